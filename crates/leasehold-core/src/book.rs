@@ -1,0 +1,193 @@
+//! A ledger in memory: what the memory store keeps per key, and what a record store writes as one record.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::claim::ClaimId;
+use crate::error::Result;
+use crate::key::Key;
+use crate::rule::{Head, Ledger, Row};
+
+/// The claims of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Book {
+    head: Option<Head>,
+    rows: HashMap<ClaimId, Row>,
+    /// Who waits, in order: those who hold already and want more, then by seat.
+    queue: BTreeMap<(bool, u64), ClaimId>,
+    /// Who holds with an end, by that end.
+    ends: BTreeSet<(u64, ClaimId)>,
+}
+
+impl Book {
+    /// A book with these contents.
+    pub fn new(head: Option<Head>, rows: impl IntoIterator<Item = Row>) -> Self {
+        let mut book = Self { head, ..Self::default() };
+        for row in rows {
+            book.insert(row);
+        }
+        book
+    }
+
+    /// The resource's own row.
+    pub fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// All claims, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    /// Whether nothing is left to remember.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_none() && self.rows.is_empty()
+    }
+
+    fn insert(&mut self, row: Row) {
+        self.delete(&row.id);
+        if row.waits() {
+            self.queue.insert((row.held == 0, row.seat), row.id);
+        }
+        if let (1.., Some(at)) = (row.held, row.frees_at()) {
+            self.ends.insert((at, row.id));
+        }
+        self.rows.insert(row.id, row);
+    }
+
+    fn delete(&mut self, id: &ClaimId) {
+        if let Some(row) = self.rows.remove(id) {
+            self.queue.remove(&(row.held == 0, row.seat));
+            if let Some(at) = row.frees_at() {
+                self.ends.remove(&(at, row.id));
+            }
+        }
+    }
+}
+
+/// What the keys of a store share: the fence, and the ids that are refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fence {
+    last: u64,
+    refused: HashMap<ClaimId, u64>,
+    refusals: BTreeSet<(u64, ClaimId)>,
+}
+
+impl Fence {
+    /// A fence whose next number is above `last`.
+    pub fn above(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
+    /// The last number given out.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The ids that are refused, and until when.
+    pub fn refused(&self) -> impl Iterator<Item = (ClaimId, u64)> + '_ {
+        self.refusals.iter().map(|(until, id)| (*id, *until))
+    }
+
+    /// Forgets refusals that are over.
+    pub fn prune(&mut self, now: u64) {
+        while let Some((until, id)) = self.refusals.first().copied().filter(|(until, _)| *until <= now) {
+            self.refusals.remove(&(until, id));
+            self.refused.remove(&id);
+        }
+    }
+
+    /// Refuses an id until then.
+    pub fn refuse(&mut self, id: ClaimId, until: u64) {
+        if let Some(earlier) = self.refused.insert(id, until) {
+            self.refusals.remove(&(earlier, id));
+        }
+        self.refusals.insert((until, id));
+    }
+}
+
+/// One key's book and the store's fence, open for one operation.
+#[derive(Debug)]
+pub struct OpenBook<'a> {
+    key: &'a Key,
+    book: &'a mut Book,
+    fence: &'a mut Fence,
+    /// The next number is at least this: the time, on stores that may forget.
+    floor: u64,
+}
+
+impl<'a> OpenBook<'a> {
+    /// Opens a book. Numbers drawn are at least `floor`.
+    pub fn new(key: &'a Key, book: &'a mut Book, fence: &'a mut Fence, floor: u64) -> Self {
+        Self { key, book, fence, floor }
+    }
+}
+
+impl Ledger for OpenBook<'_> {
+    fn key(&self) -> &Key {
+        self.key
+    }
+
+    fn head(&mut self) -> Result<Option<Head>> {
+        Ok(self.book.head.clone())
+    }
+
+    fn put_head(&mut self, head: Option<&Head>) -> Result<()> {
+        self.book.head = head.cloned();
+        Ok(())
+    }
+
+    fn row(&mut self, id: &ClaimId) -> Result<Option<Row>> {
+        Ok(self.book.rows.get(id).cloned())
+    }
+
+    fn holder(&mut self, token: u64) -> Result<Option<Row>> {
+        Ok(self.book.rows().find(|row| row.held > 0 && row.token == token).cloned())
+    }
+
+    fn put(&mut self, row: &Row) -> Result<()> {
+        self.book.insert(row.clone());
+        Ok(())
+    }
+
+    fn remove(&mut self, row: &Row) -> Result<()> {
+        self.book.delete(&row.id);
+        Ok(())
+    }
+
+    fn front(&mut self) -> Result<Option<Row>> {
+        let first = self.book.queue.first_key_value();
+        Ok(first.and_then(|(_, id)| self.book.rows.get(id)).cloned())
+    }
+
+    fn ahead(&mut self, row: &Row, at_most: u64) -> Result<u64> {
+        let before = self.book.queue.range(..(row.held == 0, row.seat));
+        Ok(before.take(usize::try_from(at_most).unwrap_or(usize::MAX)).count() as u64)
+    }
+
+    fn ended(&mut self, now: u64, at_most: usize) -> Result<Vec<Row>> {
+        let over = self.book.ends.iter().take_while(|(at, _)| *at <= now).take(at_most);
+        Ok(over.filter_map(|(_, id)| self.book.rows.get(id)).cloned().collect())
+    }
+
+    fn next_end(&mut self) -> Result<Option<u64>> {
+        Ok(self.book.ends.first().map(|(at, _)| *at))
+    }
+
+    fn rows(&mut self) -> Result<Vec<Row>> {
+        Ok(self.book.rows().cloned().collect())
+    }
+
+    fn refuse(&mut self, id: &ClaimId, until: u64) -> Result<()> {
+        self.fence.refuse(*id, until);
+        Ok(())
+    }
+
+    fn is_refused(&mut self, id: &ClaimId, now: u64) -> Result<bool> {
+        Ok(self.fence.refused.get(id).is_some_and(|until| *until > now))
+    }
+
+    fn number(&mut self, above: u64) -> Result<u64> {
+        self.fence.last = (self.fence.last.max(above) + 1).max(self.floor);
+        Ok(self.fence.last)
+    }
+}

@@ -1,0 +1,214 @@
+//! What a store can do, what a primitive needs, and the one table that joins them.
+//!
+//! A store declares capabilities; it never refuses a primitive itself. Core refuses, in one place, before
+//! anything is sent, and the README's matrix is drawn from the same table.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Something that a store may or may not be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Limits above one, and claims of several units.
+    Units,
+    /// A queue of its own: `Waiting` answers, order, waiters in `inspect`.
+    Queue,
+    /// `Change::Units`.
+    AmendUnits,
+    /// `Change::Give`, and claims without a lease.
+    Count,
+    /// `Change::Value`, and values in `inspect`.
+    Value,
+    /// `Change::Owner`.
+    Owner,
+    /// `Change::Tail`.
+    Tail,
+    /// `Change::Limit`.
+    Limit,
+    /// `Claim::token_above`.
+    TokenAbove,
+    /// `list`.
+    List,
+    /// `evict`.
+    Evict,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Units,
+        Self::Queue,
+        Self::AmendUnits,
+        Self::Count,
+        Self::Value,
+        Self::Owner,
+        Self::Tail,
+        Self::Limit,
+        Self::TokenAbove,
+        Self::List,
+        Self::Evict,
+    ];
+}
+
+/// Something that users ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Feature {
+    /// [`Mutex`](crate::Mutex).
+    Mutex,
+    /// [`RwLock`](crate::RwLock).
+    RwLock,
+    /// Upgrade and downgrade of a read-write lock.
+    Upgrade,
+    /// [`Semaphore`](crate::Semaphore).
+    Semaphore,
+    /// [`Semaphore::resize`](crate::Semaphore::resize).
+    Resize,
+    /// [`Client::list`](crate::Client::list).
+    List,
+    /// [`Client::evict`](crate::Client::evict).
+    Evict,
+}
+
+impl Feature {
+    /// All of them, in the order of the README's matrix.
+    pub const ALL: &'static [Self] = &[
+        Self::Mutex,
+        Self::RwLock,
+        Self::Upgrade,
+        Self::Semaphore,
+        Self::Resize,
+        Self::List,
+        Self::Evict,
+    ];
+
+    /// What the store must be able to do: the table.
+    pub fn needs(self) -> &'static [Capability] {
+        match self {
+            Self::Mutex => &[],
+            Self::RwLock | Self::Semaphore => &[Capability::Units],
+            Self::Upgrade => &[Capability::Units, Capability::AmendUnits],
+            Self::Resize => &[Capability::Units, Capability::Limit],
+            Self::List => &[Capability::List],
+            Self::Evict => &[Capability::Evict],
+        }
+    }
+
+    /// Its name in prose.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "read-write lock",
+            Self::Upgrade => "upgrade and downgrade",
+            Self::Semaphore => "semaphore",
+            Self::Resize => "semaphore resize",
+            Self::List => "list",
+            Self::Evict => "forced release",
+        }
+    }
+}
+
+/// How strong a store's tokens are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenStrength {
+    /// Rising for ever, across crashes and failovers.
+    Durable,
+    /// Rising while the store keeps its memory; after it lost some, as far as its clock can be trusted.
+    ClockBound,
+    /// Rising as long as the process lives.
+    Process,
+}
+
+/// What carries a claim's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Leases {
+    /// Every claim has a lease of its own.
+    PerClaim,
+    /// One session per client and lease length carries many claims.
+    Shared,
+}
+
+/// Whether the runtime renews a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Renewal {
+    /// Every third of it, for as long as the guard lives.
+    #[default]
+    Automatic,
+    /// Never: it ends when it ends.
+    Never,
+}
+
+/// What a store is and what it promises.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// The store's one name: URL scheme, feature, crate suffix.
+    pub name: &'static str,
+    /// What it can do.
+    pub capabilities: &'static [Capability],
+    /// How strong its tokens are.
+    pub tokens: TokenStrength,
+    /// What carries a claim's life.
+    pub leases: Leases,
+    /// Whether grants follow the queue.
+    pub ordered: bool,
+    /// Whether it tells waiters by itself that they were promoted.
+    pub pushes: bool,
+    /// The shortest lease it can keep.
+    pub min_lease: Duration,
+    /// The longest lease it can keep.
+    pub max_lease: Duration,
+    /// By how much a lease may end early at the store; taken off every guard's deadline.
+    pub rounding: Duration,
+    /// By how much a lease may end late at the store.
+    pub expiry_slack: Duration,
+    /// How many claims one renewal call may carry.
+    pub batch: usize,
+}
+
+impl Info {
+    /// Whether the store can do this.
+    pub fn can(&self, capability: Capability) -> bool {
+        self.capabilities.contains(&capability)
+    }
+
+    /// Whether the store has everything that the feature needs.
+    pub fn supports(&self, feature: Feature) -> bool {
+        feature.needs().iter().all(|need| self.can(*need))
+    }
+
+    /// Refuses a feature that the store cannot carry.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming what is missing.
+    pub fn require(&self, feature: Feature) -> Result<()> {
+        match feature.needs().iter().find(|need| !self.can(**need)) {
+            None => Ok(()),
+            Some(missing) => {
+                let message = format!(
+                    "no {} here, the store lacks {missing:?}: choose another store or mode",
+                    feature.name()
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).at(self.name))
+            }
+        }
+    }
+
+    /// Checks a lease against the store's bounds. A renewed lease that is too short is raised to the least
+    /// the store can keep; a fixed one is refused, because its user counts on the length.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the bound.
+    pub fn fit_lease(&self, lease: Duration, renewal: Renewal) -> Result<Duration> {
+        let too_short = renewal == Renewal::Never && lease < self.min_lease;
+        if lease > self.max_lease || too_short {
+            let message = format!(
+                "a lease of {lease:?} is out of range: this store keeps {:?} to {:?}",
+                self.min_lease, self.max_lease
+            );
+            return Err(Error::new(ErrorKind::Invalid, message).at(self.name));
+        }
+        Ok(lease.max(self.min_lease))
+    }
+}

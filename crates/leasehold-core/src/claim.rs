@@ -1,0 +1,269 @@
+//! The words that a client and a store exchange: claims, changes to them, and the answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::key::Key;
+
+/// The limit of a resource whose claims only ever take "some" or "all" of it: a read-write lock.
+///
+/// Below 2^53, so that scripting languages with only doubles count it exactly.
+pub const WHOLE: u64 = 1 << 52;
+
+/// The longest that a place in a queue lives without a sign of its owner.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The secret that makes a claim its owner's: 128 random bits. Who knows it can release the claim, so
+/// it is never printed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId([u8; 16]);
+
+impl ClaimId {
+    /// A new secret from the operating system's generator.
+    ///
+    /// # Errors
+    /// `Unavailable` when the operating system has no randomness to give.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|e| {
+            Error::new(ErrorKind::Unavailable, "the operating system gave no random bytes")
+                .because(e.to_string())
+        })?;
+        Ok(Self(bytes))
+    }
+
+    /// The id with these bytes: for stores that read it back.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for stores that write it down.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// What a claim is called once nobody owns it: derived from its seat, so it cannot collide.
+    pub fn ownerless(seat: u64) -> Self {
+        let mut bytes = [0; 16];
+        bytes[8..].copy_from_slice(&seat.to_be_bytes());
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimId(***)")
+    }
+}
+
+/// Where a client is told of promotions: one address per client, public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Inbox(pub u64);
+
+/// How many units a claim asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Units {
+    /// All of these or none.
+    Exactly(u64),
+    /// As many of these as fit when its turn comes, at least one.
+    UpTo(u64),
+}
+
+impl Units {
+    /// The most it will take.
+    pub fn most(self) -> u64 {
+        let (Self::Exactly(n) | Self::UpTo(n)) = self;
+        n
+    }
+
+    /// The least it is content with.
+    pub fn least(self) -> u64 {
+        match self {
+            Self::Exactly(n) => n,
+            Self::UpTo(_) => 1,
+        }
+    }
+}
+
+/// What a claim that cannot hold at once does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IfBusy {
+    /// Takes a place in the queue.
+    Queue,
+    /// Leaves nothing behind.
+    Leave,
+}
+
+/// Whether a claim respects those who came before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Behind everybody who waits.
+    Fair,
+    /// Past everybody who waits, when its units fit right now.
+    Barging,
+}
+
+/// A request for some units of a resource, and the lease it will live on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The resource.
+    pub key: Key,
+    /// The secret that identifies the claim. A repeated id is a repeated request.
+    pub id: ClaimId,
+    /// How many units the resource has; every claim on the key must say the same.
+    pub limit: u64,
+    /// How many of them this claim wants.
+    pub units: Units,
+    /// What to do when they are not to be had.
+    pub if_busy: IfBusy,
+    /// Whether to respect the queue.
+    pub order: Order,
+    /// How long the claim lives without renewal once it holds; `None` for state that no process owns.
+    pub lease: Option<Duration>,
+    /// How long its place lives without renewal while it waits.
+    pub patience: Duration,
+    /// How long its units stay blocked after it *expired* (not after a release).
+    pub lock_delay: Duration,
+    /// Refuse to grant with a token at or below this one.
+    pub token_above: u64,
+    /// Who is told when it is promoted.
+    pub inbox: Inbox,
+    /// Shown to people; means nothing to the store.
+    pub label: Arc<str>,
+    /// A value published with the claim: an election's candidate.
+    pub value: Arc<[u8]>,
+    /// The count of a latch, `None` for everything else.
+    pub count: Option<u64>,
+}
+
+impl Claim {
+    /// A plain claim: waits its turn, 30 s lease, no label.
+    ///
+    /// # Errors
+    /// When the operating system has no randomness for its id.
+    pub fn new(key: Key, limit: u64, units: Units) -> Result<Self> {
+        Ok(Self {
+            key,
+            id: ClaimId::random()?,
+            limit,
+            units,
+            if_busy: IfBusy::Queue,
+            order: Order::Fair,
+            lease: Some(Duration::from_secs(30)),
+            patience: PATIENCE,
+            lock_delay: Duration::ZERO,
+            token_above: 0,
+            inbox: Inbox(0),
+            label: Arc::from(""),
+            value: Arc::from([]),
+            count: None,
+        })
+    }
+
+    /// Checks what no store should ever see.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the number that is out of range.
+    pub fn check(&self) -> Result<()> {
+        let (most, limit) = (self.units.most(), self.limit);
+        let problem = if limit == 0 || limit > WHOLE {
+            format!("the limit is {limit}, it must be 1 to {WHOLE}")
+        } else if most == 0 {
+            "zero units asked for: ask for at least 1".to_owned()
+        } else if most > limit {
+            format!("{most} units of a limit of {limit} asked for: they can never fit")
+        } else if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {
+            "the lease is zero: use at least a millisecond".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Invalid, problem).on(&self.key))
+    }
+}
+
+/// A change to a claim that exists, for [`Store::amend`](crate::Store::amend).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Hold this many units instead: fewer at once, more when they fit (before all who wait). The number
+    /// held already takes a wish for more back.
+    Units(u64),
+    /// Take `n` off the claim's count, once per `op`; at zero the claim ends.
+    Give {
+        /// How many.
+        n: u64,
+        /// The same for every repeat of the same request.
+        op: u64,
+    },
+    /// Publish another value.
+    Value(Arc<[u8]>),
+    /// Hand the claim to the claim described here: its id, inbox, label and lease; a new token.
+    Owner(Box<Claim>),
+    /// Give the claim up, but keep its units from everybody for this long.
+    Tail(Duration),
+    /// Give the *resource* this limit in place of the declared one, until it is set back.
+    Limit(u64),
+}
+
+/// How a claim stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It holds everything it wants.
+    Granted(Grant),
+    /// It has a place in the queue (and, when it waits to grow, what it held before).
+    Waiting(Place),
+    /// It did not fit, and nothing was left behind.
+    Busy,
+    /// There is no such claim: released, expired, evicted, withdrawn, or never there.
+    Gone,
+    /// What is left of a count after `Give`.
+    Left(u64),
+    /// A change that is not about a claim was made.
+    Done,
+}
+
+/// A claim that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Its place, never reused.
+    pub seat: u64,
+    /// The number of the write that made it hold: larger than that of any earlier grant of the key.
+    pub token: u64,
+    /// The units it holds.
+    pub units: u64,
+    /// What this request extended the claim's lease to, from now; `None` when it extended nothing (a
+    /// grant on a session that others share).
+    pub lease: Option<Duration>,
+}
+
+/// A claim that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its place, never reused.
+    pub seat: u64,
+    /// How many claims are before it; counted to [`Place::COUNTED`] and no further.
+    pub ahead: u64,
+    /// When to ask again if nothing is heard.
+    pub look_in: Duration,
+    /// The units that it holds meanwhile: not zero when it waits to grow.
+    pub held: u64,
+    /// As in [`Grant::lease`].
+    pub lease: Option<Duration>,
+}
+
+impl Place {
+    /// The largest `ahead` that is counted: looking at a long queue must stay cheap.
+    pub const COUNTED: u64 = 64;
+}
+
+/// What a release found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Released {
+    /// The claim held, and does no more.
+    Held,
+    /// The claim waited, and has left the queue.
+    Waiting,
+    /// There was no such claim any more.
+    Gone,
+}

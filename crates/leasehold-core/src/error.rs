@@ -1,0 +1,138 @@
+//! The one error type: a kind to match on, a sentence that says what to do, and the cause.
+
+use std::fmt;
+
+use crate::key::Key;
+
+/// The result of everything that can fail here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as a program needs to know.
+///
+/// Busy is not among them: `try_acquire` and `acquire_within` answer `Ok(None)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The claim ended while its guard was alive; it protects nothing any more.
+    Lost,
+    /// The key is in use with another limit, kind or stored format.
+    Conflict,
+    /// The store could not be reached; nothing was sent, trying again is safe.
+    Unavailable,
+    /// The request may or may not have been carried out.
+    Indeterminate,
+    /// The store refused our credentials or rights.
+    Denied,
+    /// A name, duration, limit or URL is out of range; nothing was sent.
+    Invalid,
+    /// This store lacks a capability that the primitive needs.
+    Unsupported,
+    /// The store answered something that we do not understand.
+    Protocol,
+}
+
+impl ErrorKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Conflict => "conflict",
+            Self::Unavailable => "unavailable",
+            Self::Indeterminate => "indeterminate",
+            Self::Denied => "denied",
+            Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An error: [`kind`](Error::kind) to match on, one line to read.
+///
+/// ```
+/// use leasehold_core::{ErrorKind, Key};
+/// let error = Key::new("").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert_eq!(error.to_string(), "the key is empty: give the lock a name");
+/// ```
+#[derive(Debug)]
+pub struct Error(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    kind: ErrorKind,
+    message: String,
+    key: Option<Key>,
+    store: Option<&'static str>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this kind; `message` is lower case, without a full stop, and says what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Parts { kind, message: message.into(), key: None, store: None, source: None }))
+    }
+
+    /// Names the key, unless one is named already.
+    #[must_use]
+    pub fn on(mut self, key: &Key) -> Self {
+        self.0.key.get_or_insert_with(|| key.clone());
+        self
+    }
+
+    /// Names the store, unless one is named already.
+    #[must_use]
+    pub fn at(mut self, store: &'static str) -> Self {
+        self.0.store.get_or_insert(store);
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later without anything being changed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Indeterminate)
+    }
+
+    /// The key, where one is known.
+    pub fn key(&self) -> Option<&Key> {
+        self.0.key.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.key, self.0.store) {
+            (Some(key), Some(store)) => write!(f, "\"{key}\" on {store}: ")?,
+            (Some(key), None) => write!(f, "\"{key}\": ")?,
+            (None, Some(store)) => write!(f, "{store}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&self.0.message)?;
+        match &self.0.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,47 @@
+//! The one rule: who holds, who waits, who is next.
+//!
+//! A resource is an ordered queue of claims. Each asks for some units of the resource's limit. Walking
+//! from the front, claims that fit are granted; at the first that does not fit the walk stops. Every
+//! operation here changes one claim and then walks ([`settle`](settle::settle)).
+//!
+//! The rule is written against [`Ledger`], the few questions it asks of the storage, so that memory, SQLite
+//! and every compare-and-swap store run this very code; stores that run it on their server carry a
+//! translation and prove it on `vectors/*.json`. It knows no clock (the caller says what time it is) and
+//! no network.
+//!
+//! Three properties are easy to miss:
+//! - it never revokes: who holds keeps holding until release, expiry or eviction;
+//! - promotion does not move a lease;
+//! - an expired *holder* is over; an expired *waiter* keeps its place until it stands at the front.
+
+mod amend;
+mod ledger;
+mod request;
+mod settle;
+mod view;
+
+pub use amend::amend;
+pub use ledger::{Head, Ledger, Row};
+pub use request::{claim, evict, release, renew};
+pub use view::snapshot;
+
+use crate::claim::Inbox;
+use crate::store::Promotion;
+
+/// What an operation answers, and whom to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome<T> {
+    /// The answer for the caller.
+    pub answer: T,
+    /// Claims that were granted by this operation, not counting the caller's own.
+    pub promoted: Vec<Promotion>,
+    /// Clients whose claim on this key was ended by somebody else.
+    pub ended: Vec<Inbox>,
+}
+
+impl<T> Outcome<T> {
+    fn quiet(answer: T) -> Self {
+        Self { answer, promoted: Vec::new(), ended: Vec::new() }
+    }
+}
+

@@ -1,0 +1,163 @@
+//! The operations that change a claim in place.
+
+use std::time::Duration;
+
+use super::ledger::{Head, Ledger, Row, millis};
+use super::request::{Extended, catch_up, check_kind, granted, standing};
+use super::settle::{bury, close, grant};
+use super::Outcome;
+use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Changes a claim: see [`Store::amend`](crate::Store::amend).
+pub fn amend(
+    ledger: &mut impl Ledger,
+    claim: &Claim,
+    change: &Change,
+    now: u64,
+) -> Result<Outcome<Answer>> {
+    let before = ledger.head()?;
+    let mut head = before.clone().unwrap_or_else(|| Head::new(claim.limit));
+    let mut promoted = catch_up(ledger, &mut head, now)?;
+
+    let answer = if let Change::Limit(to) = change {
+        check_kind(ledger, &head, claim)?;
+        head.effective = *to;
+        Answer::Done
+    } else {
+        match find(ledger, &claim.id, change, now)? {
+            Found::Gone => Answer::Gone,
+            Found::Adopted(row) => granted(&row, now, Extended::No),
+            Found::Row(row) => apply(ledger, &mut head, claim, row, change, now)?,
+        }
+    };
+
+    promoted.extend(catch_up(ledger, &mut head, now)?);
+    close(ledger, before.as_ref(), &head)?;
+    Ok(Outcome { answer, promoted, ended: Vec::new() })
+}
+
+enum Found {
+    Row(Row),
+    /// A hand-over that was carried out before: its reply was lost.
+    Adopted(Row),
+    Gone,
+}
+
+fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Result<Found> {
+    if let Some(row) = ledger.row(id)? {
+        // Only what holds can be amended, and what is over does not come back.
+        return Ok(if row.held > 0 && !row.is_expired(now) { Found::Row(row) } else { Found::Gone });
+    }
+    if let Change::Owner(heir) = change {
+        if let Some(row) = ledger.row(&heir.id)? {
+            return Ok(Found::Adopted(row));
+        }
+    }
+    Ok(Found::Gone)
+}
+
+fn apply(
+    ledger: &mut impl Ledger,
+    head: &mut Head,
+    claim: &Claim,
+    mut row: Row,
+    change: &Change,
+    now: u64,
+) -> Result<Answer> {
+    match change {
+        Change::Units(units) => return resize(ledger, head, claim, row, *units, now),
+        Change::Give { n, op } => return give(ledger, head, row, *n, *op),
+        Change::Value(value) => {
+            row.value = value.clone();
+            ledger.put(&row)?;
+        }
+        Change::Owner(heir) => {
+            ledger.remove(&row)?;
+            row.id = heir.id;
+            row.inbox = heir.inbox;
+            row.label = heir.label.clone();
+            row.lease = heir.lease.map(millis);
+            row.token = ledger.number(row.token)?;
+            row.renew(now);
+            head.note_end(row.frees_at());
+            ledger.put(&row)?;
+            return Ok(granted(&row, now, Extended::Yes));
+        }
+        Change::Tail(length) => return leave_tail(ledger, head, row, *length, now),
+        Change::Limit(_) => unreachable!("a limit belongs to the resource, not to a claim"),
+    }
+    Ok(granted(&row, now, Extended::No))
+}
+
+/// Grows or shrinks in place.
+fn resize(
+    ledger: &mut impl Ledger,
+    head: &mut Head,
+    claim: &Claim,
+    mut row: Row,
+    units: u64,
+    now: u64,
+) -> Result<Answer> {
+    if units == 0 || units > head.effective {
+        let message = format!("cannot hold {units} of {} units", head.effective);
+        return Err(Error::new(ErrorKind::Invalid, message).on(ledger.key()));
+    }
+    head.waiting -= u64::from(row.waits());
+    head.held -= row.held.saturating_sub(units);
+    row.held = row.held.min(units);
+    (row.wanted, row.least) = (units, units);
+    // Who holds already goes before all who wait: they may be waiting for it.
+    if row.waits() && row.fits(head.free()) {
+        grant(ledger, head, &mut row, claim.token_above, now)?;
+    }
+    let gives_up = row.waits() && claim.if_busy == IfBusy::Leave;
+    if gives_up {
+        (row.wanted, row.least) = (row.held, row.held);
+    }
+    head.waiting += u64::from(row.waits());
+    ledger.put(&row)?;
+    if gives_up { Ok(Answer::Busy) } else { standing(ledger, head, &row.id, now, Extended::No) }
+}
+
+/// Counts down, once per operation.
+fn give(ledger: &mut impl Ledger, head: &mut Head, mut row: Row, n: u64, op: u64) -> Result<Answer> {
+    let Some(count) = row.count else {
+        return Err(Error::new(ErrorKind::Conflict, "in use, but not as a latch").on(ledger.key()));
+    };
+    if row.given.contains(&op) {
+        return Ok(Answer::Left(count));
+    }
+    let left = count.saturating_sub(n);
+    if left == 0 {
+        bury(ledger, head, &row)?;
+    } else {
+        row.count = Some(left);
+        row.given.push(op);
+        ledger.put(&row)?;
+    }
+    Ok(Answer::Left(left))
+}
+
+/// Turns a hold into one that nobody owns and that ends by itself.
+fn leave_tail(
+    ledger: &mut impl Ledger,
+    head: &mut Head,
+    mut row: Row,
+    length: Duration,
+    now: u64,
+) -> Result<Answer> {
+    if length.is_zero() {
+        bury(ledger, head, &row)?;
+        return Ok(Answer::Done);
+    }
+    ledger.remove(&row)?;
+    head.waiting -= u64::from(row.waits());
+    row.wanted = row.held;
+    row.id = ClaimId::ownerless(row.seat);
+    row.expires = Some(now.saturating_add(millis(length)));
+    row.lock_delay = 0;
+    head.note_end(row.frees_at());
+    ledger.put(&row)?;
+    Ok(Answer::Done)
+}

@@ -1,0 +1,201 @@
+//! The operations that bring, keep and end claims.
+
+use std::time::Duration;
+
+use super::ledger::{Head, Ledger, Row, millis};
+use super::settle::{bury, close, expire, grant, settle};
+use super::Outcome;
+use crate::claim::{Answer, Claim, ClaimId, Grant, IfBusy, Order, Place, Released};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Promotion;
+
+/// How often the head of the queue looks at the latest: nobody else runs when a dead holder's lease ends.
+const HEAD_LOOKS: u64 = 1000;
+
+/// Asks for units: see [`Store::claim`](crate::Store::claim).
+pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcome<Answer>> {
+    if ledger.is_refused(&claim.id, now)? {
+        return Ok(Outcome::quiet(Answer::Gone));
+    }
+    let before = ledger.head()?;
+    let mut head = before.clone().unwrap_or_else(|| Head::new(claim.limit));
+    let promoted = catch_up(ledger, &mut head, now)?;
+    if !head.is_needed() {
+        head = Head::new(claim.limit);
+    }
+    check_kind(ledger, &head, claim)?;
+    if before.is_some() && ledger.row(&claim.id)?.is_some() {
+        close(ledger, before.as_ref(), &head)?;
+        let mut outcome = renew(ledger, claim, now)?;
+        outcome.promoted.extend(promoted.into_iter().filter(|p| !is_about(&outcome.answer, p)));
+        return Ok(outcome);
+    }
+
+    let mut row = Row::arriving(claim, 0, now);
+    let may_hold = head.waiting == 0 || claim.order == Order::Barging;
+    let answer = if may_hold && row.fits(head.free()) {
+        grant(ledger, &mut head, &mut row, claim.token_above, now)?;
+        row.seat = row.token;
+        row.renew(now);
+        head.claims += 1;
+        head.note_end(row.frees_at());
+        ledger.put(&row)?;
+        granted(&row, now, Extended::Yes)
+    } else if claim.if_busy == IfBusy::Leave {
+        Answer::Busy
+    } else {
+        row.seat = ledger.number(claim.token_above)?;
+        head.claims += 1;
+        head.waiting += 1;
+        ledger.put(&row)?;
+        waiting(ledger, &head, &row, now, Extended::Yes)?
+    };
+    close(ledger, before.as_ref(), &head)?;
+    Ok(Outcome { answer, promoted, ended: Vec::new() })
+}
+
+/// Extends one claim's lease: see [`Store::renew`](crate::Store::renew).
+pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcome<Answer>> {
+    let (Some(before), Some(mut row)) = (ledger.head()?, ledger.row(&claim.id)?) else {
+        return Ok(Outcome::quiet(Answer::Gone));
+    };
+    let mut head = before.clone();
+    // A holder that is over stays over, even before anybody has buried it.
+    let alive = row.held == 0 || !row.is_expired(now);
+    if alive {
+        row.lease = claim.lease.map(millis);
+        row.renew(now);
+        head.note_end(row.frees_at().filter(|_| row.held > 0));
+        ledger.put(&row)?;
+    }
+    // Where nobody waits nothing can change hands, and ten thousand renewals need not walk.
+    let mut promoted = if head.waiting > 0 { catch_up(ledger, &mut head, now)? } else { Vec::new() };
+    if promoted.iter().any(|p| p.seat == row.seat) {
+        // Its own request found it promoted: the owner is alive, so the full lease may start.
+        row = ledger.row(&claim.id)?.unwrap_or(row);
+        row.renew(now);
+        ledger.put(&row)?;
+        promoted.retain(|p| p.seat != row.seat);
+    }
+    let answer = if alive { standing(ledger, &head, &claim.id, now, Extended::Yes)? } else { Answer::Gone };
+    close(ledger, Some(&before), &head)?;
+    Ok(Outcome { answer, promoted, ended: Vec::new() })
+}
+
+/// Gives back or leaves the queue: see [`Store::release`](crate::Store::release).
+pub fn release(
+    ledger: &mut impl Ledger,
+    id: &ClaimId,
+    refuse_for: Option<Duration>,
+    now: u64,
+) -> Result<Outcome<Released>> {
+    let (Some(before), Some(row)) = (ledger.head()?, ledger.row(id)?) else {
+        if let Some(length) = refuse_for {
+            ledger.refuse(id, now.saturating_add(millis(length)))?;
+        }
+        return Ok(Outcome::quiet(Released::Gone));
+    };
+    let mut head = before.clone();
+    let answer = match row.held {
+        0 => Released::Waiting,
+        _ if row.is_expired(now) => Released::Gone,
+        _ => Released::Held,
+    };
+    bury(ledger, &mut head, &row)?;
+    let promoted = catch_up(ledger, &mut head, now)?;
+    close(ledger, Some(&before), &head)?;
+    Ok(Outcome { answer, promoted, ended: Vec::new() })
+}
+
+/// Ends somebody's hold: see [`Store::evict`](crate::Store::evict).
+pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<bool>> {
+    let (Some(before), Some(row)) = (ledger.head()?, ledger.holder(token)?) else {
+        return Ok(Outcome::quiet(false));
+    };
+    let mut head = before.clone();
+    bury(ledger, &mut head, &row)?;
+    ledger.number(token)?;
+    let promoted = catch_up(ledger, &mut head, now)?;
+    close(ledger, Some(&before), &head)?;
+    Ok(Outcome { answer: true, promoted, ended: vec![row.inbox] })
+}
+
+/// Lets time pass: frees what is over, then grants.
+pub(super) fn catch_up(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Result<Vec<Promotion>> {
+    expire(ledger, head, now)?;
+    settle(ledger, head, now)
+}
+
+/// Refuses a claim that has another idea of the resource.
+pub(super) fn check_kind(ledger: &impl Ledger, head: &Head, claim: &Claim) -> Result<()> {
+    if head.limit == claim.limit {
+        return Ok(());
+    }
+    let message = format!(
+        "in use with a limit of {}, not of {}: use the same kind and limit everywhere",
+        head.limit, claim.limit
+    );
+    Err(Error::new(ErrorKind::Conflict, message).on(ledger.key()))
+}
+
+/// How the claim stands now.
+pub(super) fn standing(
+    ledger: &mut impl Ledger,
+    head: &Head,
+    id: &ClaimId,
+    now: u64,
+    extended: Extended,
+) -> Result<Answer> {
+    match ledger.row(id)? {
+        None => Ok(Answer::Gone),
+        Some(row) if row.waits() => waiting(ledger, head, &row, now, extended),
+        Some(row) => Ok(granted(&row, now, extended)),
+    }
+}
+
+/// Whether the request that is being answered moved the claim's lease.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extended {
+    Yes,
+    No,
+}
+
+impl Extended {
+    /// What to report of a lease.
+    fn lease(self, row: &Row, now: u64) -> Option<Duration> {
+        // State that no process owns has no lease: it reports the longest there is.
+        let left = row.expires.map_or(Duration::MAX, |at| Duration::from_millis(at.saturating_sub(now)));
+        (self == Self::Yes).then_some(left)
+    }
+}
+
+pub(super) fn granted(row: &Row, now: u64, extended: Extended) -> Answer {
+    let lease = extended.lease(row, now);
+    Answer::Granted(Grant { seat: row.seat, token: row.token, units: row.held, lease })
+}
+
+fn waiting(
+    ledger: &mut impl Ledger,
+    head: &Head,
+    row: &Row,
+    now: u64,
+    extended: Extended,
+) -> Result<Answer> {
+    let ahead = ledger.ahead(row, Place::COUNTED)?;
+    let look_in = match ahead {
+        0 => HEAD_LOOKS.min(head.quiet_until.saturating_sub(now)),
+        _ => row.patience / 3,
+    };
+    Ok(Answer::Waiting(Place {
+        seat: row.seat,
+        ahead,
+        look_in: Duration::from_millis(look_in),
+        held: row.held,
+        lease: extended.lease(row, now),
+    }))
+}
+
+/// Whether the caller learns of this promotion from its answer.
+fn is_about(answer: &Answer, promotion: &Promotion) -> bool {
+    matches!(answer, Answer::Granted(grant) if grant.seat == promotion.seat)
+}

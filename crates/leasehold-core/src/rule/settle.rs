@@ -1,0 +1,85 @@
+//! The walk from the front of the queue.
+
+use super::ledger::{Head, Ledger, Row};
+use crate::error::Result;
+use crate::store::Promotion;
+
+/// The most claims that one call buries: a killed client with ten thousand waiters must not make one
+/// unlucky caller pay for all of them.
+const BURIED_PER_CALL: usize = 64;
+
+/// Frees what expired holders held. Call before looking at anything else.
+pub(super) fn expire(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Result<()> {
+    if now < head.quiet_until {
+        return Ok(());
+    }
+    for row in ledger.ended(now, BURIED_PER_CALL)? {
+        bury(ledger, head, &row)?;
+    }
+    head.quiet_until = ledger.next_end()?.unwrap_or(u64::MAX);
+    Ok(())
+}
+
+/// Grants from the front while claims fit. Returns those that were granted.
+pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Result<Vec<Promotion>> {
+    let mut promoted = Vec::new();
+    let mut buried = 0;
+    while head.waiting > 0 && buried < BURIED_PER_CALL {
+        let Some(mut row) = ledger.front()? else { break };
+        if row.held == 0 && row.is_expired(now) {
+            bury(ledger, head, &row)?;
+            buried += 1;
+        } else if !row.is_expired(now) && row.fits(head.free()) {
+            grant(ledger, head, &mut row, 0, now)?;
+            head.waiting -= 1;
+            ledger.put(&row)?;
+            promoted.push(Promotion {
+                key: ledger.key().clone(),
+                inbox: row.inbox,
+                seat: row.seat,
+                token: row.token,
+                units: row.held,
+            });
+        } else {
+            break;
+        }
+    }
+    Ok(promoted)
+}
+
+/// Makes a row hold as much as it wants and fits. Its lease stays as it is.
+pub(super) fn grant(
+    ledger: &mut impl Ledger,
+    head: &mut Head,
+    row: &mut Row,
+    above: u64,
+    now: u64,
+) -> Result<()> {
+    let more = (row.wanted - row.held).min(head.free());
+    row.held += more;
+    row.wanted = row.held;
+    row.least = row.held;
+    row.token = ledger.number(above)?;
+    row.since = now;
+    head.held += more;
+    head.note_end(row.frees_at());
+    Ok(())
+}
+
+/// Removes a row and everything it held.
+pub(super) fn bury(ledger: &mut impl Ledger, head: &mut Head, row: &Row) -> Result<()> {
+    ledger.remove(row)?;
+    head.held -= row.held;
+    head.claims -= 1;
+    head.waiting -= u64::from(row.waits());
+    Ok(())
+}
+
+/// Writes the head back, or removes it when nothing is left to remember.
+pub(super) fn close(ledger: &mut impl Ledger, before: Option<&Head>, head: &Head) -> Result<()> {
+    match head.is_needed() {
+        true if before != Some(head) => ledger.put_head(Some(head)),
+        false if before.is_some() => ledger.put_head(None),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,52 @@
+//! What anybody may see of a key.
+
+use std::time::Duration;
+
+use super::Outcome;
+use super::ledger::{Ledger, Row};
+use crate::error::Result;
+use crate::store::{Holder, Snapshot, Waiter};
+
+/// Everybody on the key, without changing anything: claims that are over are left out, not buried.
+pub fn snapshot(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<Option<Snapshot>>> {
+    let Some(head) = ledger.head()? else { return Ok(Outcome::quiet(None)) };
+    let mut shown = Snapshot::free(ledger.key().clone(), head.limit);
+    shown.effective_limit = head.effective;
+
+    let mut rows = ledger.rows()?;
+    rows.sort_by_key(|row| (row.held == 0, row.seat));
+    for row in &rows {
+        if row.held > 0 && row.frees_at().is_none_or(|at| at > now) {
+            shown.holders.push(holder(row, now));
+        }
+        if row.waits() && !row.is_expired(now) {
+            shown.waiters.push(waiter(row, now));
+        }
+    }
+    shown.holders.sort_by_key(|holder| holder.token);
+    let in_use = !shown.holders.is_empty() || !shown.waiters.is_empty() || head.effective != head.limit;
+    Ok(Outcome::quiet(in_use.then_some(shown)))
+}
+
+fn holder(row: &Row, now: u64) -> Holder {
+    Holder {
+        seat: row.seat,
+        token: row.token,
+        units: row.held,
+        label: row.label.to_string(),
+        held_for: Duration::from_millis(now.saturating_sub(row.since)),
+        lease_left: row.expires.map(|at| Duration::from_millis(at.saturating_sub(now))),
+        value: row.value.clone(),
+        count: row.count,
+    }
+}
+
+fn waiter(row: &Row, now: u64) -> Waiter {
+    Waiter {
+        seat: row.seat,
+        units: row.wanted - row.held,
+        label: row.label.to_string(),
+        waiting_for: Duration::from_millis(now.saturating_sub(row.since)),
+        lease_left: Duration::from_millis(row.expires.unwrap_or(u64::MAX).saturating_sub(now)),
+    }
+}

@@ -1,0 +1,176 @@
+//! The one trait between the client runtime and a store. Its documentation is the law.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::capability::Info;
+use crate::claim::{Answer, Change, Claim, Inbox, Released};
+use crate::error::Result;
+use crate::key::Key;
+
+/// The future of a store's call.
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// The sink that a store reports to; handed over by [`Store::open`].
+pub type Wakes = Arc<dyn Wake>;
+
+/// What a store can tell a client without being asked. Everything here is a hint that may be lost,
+/// repeated or late: the client also polls.
+pub trait Wake: Debug + Send + Sync + 'static {
+    /// A waiting claim of this client holds now.
+    fn promoted(&self, promotion: &Promotion);
+    /// Something about this key changed: ask again.
+    fn look(&self, key: &Key);
+    /// Anything may have changed (after a reconnect): ask again about everything.
+    fn look_all(&self);
+}
+
+/// A claim that was granted while it waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// The resource.
+    pub key: Key,
+    /// Whose inbox it belongs to.
+    pub inbox: Inbox,
+    /// The place that was promoted; believed only by the claim that has this seat.
+    pub seat: u64,
+    /// The token of the grant.
+    pub token: u64,
+    /// The units that it holds now.
+    pub units: u64,
+}
+
+/// A store of claims.
+///
+/// A store never hears of mutexes or semaphores: it keeps, per key, an ordered queue of claims and
+/// applies one rule, [`settle`](crate::rule), after every change. There are no default bodies, because a
+/// wrapper that forgets to forward a call must not compile.
+///
+/// # Laws
+/// 1. **Exclusion**: no grant makes the units held exceed the limit.
+/// 2. **Order**: grants follow the queue, unless [`Info::ordered`] is false or the claim barges.
+/// 3. **Token**: every grant carries a number larger than that of every earlier grant of the key.
+/// 4. **Lease**: a claim that is not renewed for its lease (or, waiting, for its patience) ends, by the
+///    store's own clock, and a dead claim never revives. Promotion does not move a lease.
+/// 5. **Every call** ends: with an answer, `Unavailable` (nothing was sent) or `Indeterminate`.
+/// 6. **Atomic**: a call happens completely or not at all, also when its future is dropped.
+/// 7. **Kind**: while any claim is on the key, a claim with another limit is refused with `Conflict`.
+/// 8. **Cost**: one round trip each, and nothing is left of a key that nobody claims.
+///
+/// The conformance suite holds every store to them.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// What this store is and what it can do.
+    fn info(&self) -> &Info;
+
+    /// Connects, checks that this is the right kind of server, and from now on tells `wakes` what happens
+    /// to claims with this `inbox`. Called once per client, before anything else.
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()>;
+
+    /// Asks for units. Answers `Granted`, `Waiting`, `Busy`, or `Gone` when the claim was withdrawn
+    /// before it arrived. A repeat with the same id renews what is there and answers like a renewal.
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer>;
+
+    /// Extends leases: conditional, never re-creates. One answer per claim, in order: `Granted`,
+    /// `Waiting` or `Gone`.
+    ///
+    /// Where a session carries the claims ([`Leases::Shared`](crate::Leases::Shared)), `claims` are all
+    /// that this client knows on it: what the store has beyond them is withdrawn.
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>>;
+
+    /// Changes a claim, if it is there. Repeating it does no harm.
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer>;
+
+    /// Gives back or leaves the queue, whichever it is, and says what it found. When nothing is found and
+    /// `refuse_for` is given, the id is refused for that long: its claim may still be on the way.
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released>;
+
+    /// Everybody on a key, by the store's own account; `None` when nobody is.
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>>;
+
+    /// The keys in use that start with `prefix`, a page at a time, each key once.
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page>;
+
+    /// Ends the claim that holds `key` with `token`, whoever owns it, and raises the fence. `false` when no
+    /// claim holds with that token.
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool>;
+}
+
+/// A page of [`Store::list`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The resources, in the store's order.
+    pub resources: Vec<Snapshot>,
+    /// Where the next page starts; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// One resource as the store sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name.
+    pub key: Key,
+    /// The limit that claims must declare.
+    pub limit: u64,
+    /// The limit in force, after a resize.
+    pub effective_limit: u64,
+    /// Who holds, by token.
+    pub holders: Vec<Holder>,
+    /// Who waits, in order.
+    pub waiters: Vec<Waiter>,
+}
+
+impl Snapshot {
+    /// What a resource looks like that nobody claims.
+    pub fn free(key: Key, limit: u64) -> Self {
+        Self { key, limit, effective_limit: limit, holders: Vec::new(), waiters: Vec::new() }
+    }
+
+    /// The units held by all holders together.
+    pub fn held(&self) -> u64 {
+        self.holders.iter().map(|holder| holder.units).sum()
+    }
+
+    /// The units that nobody holds.
+    pub fn available(&self) -> u64 {
+        self.effective_limit.saturating_sub(self.held())
+    }
+}
+
+/// A claim that holds, as anybody may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its place.
+    pub seat: u64,
+    /// Its fencing token.
+    pub token: u64,
+    /// The units it holds.
+    pub units: u64,
+    /// Its label.
+    pub label: String,
+    /// How long it has held.
+    pub held_for: Duration,
+    /// What is left of its lease; `None` for state that no process owns.
+    pub lease_left: Option<Duration>,
+    /// Its published value.
+    pub value: Arc<[u8]>,
+    /// Its count, for a latch.
+    pub count: Option<u64>,
+}
+
+/// A claim that waits, as anybody may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its place.
+    pub seat: u64,
+    /// The units it waits for.
+    pub units: u64,
+    /// Its label.
+    pub label: String,
+    /// How long it has waited.
+    pub waiting_for: Duration,
+    /// What is left of its lease.
+    pub lease_left: Duration,
+}

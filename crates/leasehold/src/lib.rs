@@ -1,0 +1,2 @@
+//! Stub.
+pub use leasehold_core::*;
