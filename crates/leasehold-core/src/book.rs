@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::claim::ClaimId;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 use crate::rule::{Head, Ledger, Row};
 
@@ -187,7 +187,11 @@ impl Ledger for OpenBook<'_> {
     }
 
     fn number(&mut self, above: u64) -> Result<u64> {
-        self.fence.last = (self.fence.last.max(above) + 1).max(self.floor);
+        let next = self.fence.last.max(above).checked_add(1).ok_or_else(|| {
+            let message = format!("no number is above {above}: the claim's token_above is out of range");
+            Error::new(ErrorKind::Invalid, message).on(self.key)
+        })?;
+        self.fence.last = next.max(self.floor);
         Ok(self.fence.last)
     }
 }

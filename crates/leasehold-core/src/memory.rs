@@ -157,9 +157,13 @@ impl Store for Memory {
         let mut keys: Vec<Key> = {
             let shelf = self.lock();
             let matching = shelf.books.keys().filter(|key| key.as_str().starts_with(prefix));
-            matching.filter(|key| cursor.is_none_or(|after| key.as_str() > after)).cloned().take(PAGE + 1).collect()
+            matching
+                .filter(|key| cursor.is_none_or(|after| key.as_str() > after))
+                .take(PAGE + 1).cloned()
+                .collect()
         };
-        let next = (keys.len() > PAGE).then(|| keys.pop()).and_then(|_| keys.last().map(|k| k.as_str().to_owned()));
+        let next =
+            (keys.len() > PAGE).then(|| keys.pop()).and_then(|_| keys.last().map(|k| k.as_str().to_owned()));
         let one = |key: &Key| self.operate(key, |book, now| rule::snapshot(book, now)).transpose();
         done(keys.iter().filter_map(one).collect::<Result<_>>().map(|resources| Page { resources, next }))
     }

@@ -44,4 +44,3 @@ impl<T> Outcome<T> {
         Self { answer, promoted: Vec::new(), ended: Vec::new() }
     }
 }
-

@@ -98,6 +98,44 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool>;
 }
 
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn info(&self) -> &Info {
+        (**self).info()
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        (**self).open(inbox, wakes)
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        (**self).claim(claim)
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        (**self).renew(claims)
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        (**self).amend(claim, change)
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        (**self).release(claim, refuse_for)
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        (**self).inspect(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        (**self).list(prefix, cursor)
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        (**self).evict(key, token)
+    }
+}
+
 /// A page of [`Store::list`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {

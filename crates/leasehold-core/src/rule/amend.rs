@@ -2,39 +2,54 @@
 
 use std::time::Duration;
 
-use super::ledger::{Head, Ledger, Row, millis};
-use super::request::{Extended, catch_up, check_kind, granted, standing};
-use super::settle::{bury, close, grant};
 use super::Outcome;
+use super::ledger::{Head, Ledger, Row, millis};
+use super::request::{Extended, catch_up, enter, granted, is_about, standing};
+use super::settle::{bury, close, grant};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Changes a claim: see [`Store::amend`](crate::Store::amend).
-pub fn amend(
-    ledger: &mut impl Ledger,
-    claim: &Claim,
-    change: &Change,
-    now: u64,
-) -> Result<Outcome<Answer>> {
+pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64) -> Result<Outcome<Answer>> {
     let before = ledger.head()?;
-    let mut head = before.clone().unwrap_or_else(|| Head::new(claim.limit));
-    let mut promoted = catch_up(ledger, &mut head, now)?;
-
-    let answer = if let Change::Limit(to) = change {
-        check_kind(ledger, &head, claim)?;
+    let (mut head, mut promoted, answer);
+    if let Change::Limit(to) = change {
+        (head, promoted) = enter(ledger, before.as_ref(), claim, now)?;
         head.effective = *to;
-        Answer::Done
+        answer = Answer::Done;
     } else {
-        match find(ledger, &claim.id, change, now)? {
+        let Some(before) = &before else { return Ok(Outcome::quiet(Answer::Gone)) };
+        check(ledger, before, &claim.id, change, now)?;
+        head = before.clone();
+        promoted = catch_up(ledger, &mut head, now)?;
+        answer = match find(ledger, &claim.id, change, now)? {
             Found::Gone => Answer::Gone,
             Found::Adopted(row) => granted(&row, now, Extended::No),
             Found::Row(row) => apply(ledger, &mut head, claim, row, change, now)?,
-        }
-    };
+        };
+    }
 
     promoted.extend(catch_up(ledger, &mut head, now)?);
+    promoted.retain(|promotion| !is_about(&answer, promotion));
     close(ledger, before.as_ref(), &head)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
+}
+
+/// Refuses what cannot be done before anything is written: an operation that fails changes nothing.
+fn check(ledger: &mut impl Ledger, head: &Head, id: &ClaimId, change: &Change, now: u64) -> Result<()> {
+    let Some(row) = ledger.row(id)?.filter(|row| !row.is_expired(now)) else { return Ok(()) };
+    // After the limit went down a holder may have more than it; it may keep that, or give back some.
+    let most = head.effective.max(row.held);
+    let error = match change {
+        Change::Units(units) if *units == 0 || *units > most => {
+            Error::new(ErrorKind::Invalid, format!("cannot hold {units} of {most} units"))
+        }
+        Change::Give { .. } if row.count.is_none() => {
+            Error::new(ErrorKind::Conflict, "in use, but not as a latch: count down on another key")
+        }
+        _ => return Ok(()),
+    };
+    Err(error.on(ledger.key()))
 }
 
 enum Found {
@@ -49,11 +64,10 @@ fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Re
         // Only what holds can be amended, and what is over does not come back.
         return Ok(if row.held > 0 && !row.is_expired(now) { Found::Row(row) } else { Found::Gone });
     }
-    if let Change::Owner(heir) = change {
-        if let Some(row) = ledger.row(&heir.id)? {
+    if let Change::Owner(heir) = change
+        && let Some(row) = ledger.row(&heir.id)?.filter(|row| row.held > 0 && !row.is_expired(now)) {
             return Ok(Found::Adopted(row));
         }
-    }
     Ok(Found::Gone)
 }
 
@@ -99,10 +113,6 @@ fn resize(
     units: u64,
     now: u64,
 ) -> Result<Answer> {
-    if units == 0 || units > head.effective {
-        let message = format!("cannot hold {units} of {} units", head.effective);
-        return Err(Error::new(ErrorKind::Invalid, message).on(ledger.key()));
-    }
     head.waiting -= u64::from(row.waits());
     head.held -= row.held.saturating_sub(units);
     row.held = row.held.min(units);
@@ -122,9 +132,7 @@ fn resize(
 
 /// Counts down, once per operation.
 fn give(ledger: &mut impl Ledger, head: &mut Head, mut row: Row, n: u64, op: u64) -> Result<Answer> {
-    let Some(count) = row.count else {
-        return Err(Error::new(ErrorKind::Conflict, "in use, but not as a latch").on(ledger.key()));
-    };
+    let Some(count) = row.count else { return Ok(Answer::Gone) };
     if row.given.contains(&op) {
         return Ok(Answer::Left(count));
     }
@@ -153,7 +161,7 @@ fn leave_tail(
     }
     ledger.remove(&row)?;
     head.waiting -= u64::from(row.waits());
-    row.wanted = row.held;
+    (row.wanted, row.least) = (row.held, row.held);
     row.id = ClaimId::ownerless(row.seat);
     row.expires = Some(now.saturating_add(millis(length)));
     row.lock_delay = 0;

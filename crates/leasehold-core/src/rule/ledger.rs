@@ -140,15 +140,15 @@ impl Row {
         self.expires.map(|at| at.saturating_add(self.lock_delay))
     }
 
-    /// The row of a claim that arrives now and holds nothing yet.
-    pub(crate) fn arriving(claim: &Claim, seat: u64, now: u64) -> Self {
+    /// The row of a claim that arrives now: it has no seat, no lease and no units yet.
+    pub(crate) fn arriving(claim: &Claim, now: u64) -> Self {
         let (most, least) = match claim.units {
             Units::Exactly(n) => (n, n),
             Units::UpTo(n) => (n, 1),
         };
-        let mut row = Self {
+        Self {
             id: claim.id,
-            seat,
+            seat: 0,
             token: 0,
             held: 0,
             wanted: most,
@@ -163,15 +163,14 @@ impl Row {
             value: claim.value.clone(),
             count: claim.count,
             given: Vec::new(),
-        };
-        row.renew(now);
-        row
+        }
     }
 
-    /// Starts its lease again: the full one when it holds, its patience when it waits.
+    /// Starts its lease again: the full one when it holds, its patience when it waits. Never shortens it:
+    /// a renewal that was under way for long must not undo a longer one that overtook it.
     pub(crate) fn renew(&mut self, now: u64) {
         let length = if self.held > 0 { self.lease } else { Some(self.patience) };
-        self.expires = length.map(|length| now.saturating_add(length));
+        self.expires = length.map(|length| now.saturating_add(length).max(self.expires.unwrap_or(0)));
     }
 
     /// Takes as much as it wants of `free`, if that is enough.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::Outcome;
 use super::ledger::{Head, Ledger, Row, millis};
 use super::settle::{bury, close, expire, grant, settle};
-use super::Outcome;
+use super::view::snapshot;
 use crate::claim::{Answer, Claim, ClaimId, Grant, IfBusy, Order, Place, Released};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Promotion;
@@ -18,12 +19,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         return Ok(Outcome::quiet(Answer::Gone));
     }
     let before = ledger.head()?;
-    let mut head = before.clone().unwrap_or_else(|| Head::new(claim.limit));
-    let promoted = catch_up(ledger, &mut head, now)?;
-    if !head.is_needed() {
-        head = Head::new(claim.limit);
-    }
-    check_kind(ledger, &head, claim)?;
+    let (mut head, promoted) = enter(ledger, before.as_ref(), claim, now)?;
     if before.is_some() && ledger.row(&claim.id)?.is_some() {
         close(ledger, before.as_ref(), &head)?;
         let mut outcome = renew(ledger, claim, now)?;
@@ -31,7 +27,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         return Ok(outcome);
     }
 
-    let mut row = Row::arriving(claim, 0, now);
+    let mut row = Row::arriving(claim, now);
     let may_hold = head.waiting == 0 || claim.order == Order::Barging;
     let answer = if may_hold && row.fits(head.free()) {
         grant(ledger, &mut head, &mut row, claim.token_above, now)?;
@@ -45,6 +41,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         Answer::Busy
     } else {
         row.seat = ledger.number(claim.token_above)?;
+        row.renew(now);
         head.claims += 1;
         head.waiting += 1;
         ledger.put(&row)?;
@@ -101,7 +98,10 @@ pub fn release(
         _ if row.is_expired(now) => Released::Gone,
         _ => Released::Held,
     };
-    bury(ledger, &mut head, &row)?;
+    // A holder that is over cannot cut its lock delay short by releasing late.
+    if answer != Released::Gone {
+        bury(ledger, &mut head, &row)?;
+    }
     let promoted = catch_up(ledger, &mut head, now)?;
     close(ledger, Some(&before), &head)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
@@ -109,7 +109,8 @@ pub fn release(
 
 /// Ends somebody's hold: see [`Store::evict`](crate::Store::evict).
 pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<bool>> {
-    let (Some(before), Some(row)) = (ledger.head()?, ledger.holder(token)?) else {
+    let holds = |row: &Row| row.frees_at().is_none_or(|at| at > now);
+    let (Some(before), Some(row)) = (ledger.head()?, ledger.holder(token)?.filter(holds)) else {
         return Ok(Outcome::quiet(false));
     };
     let mut head = before.clone();
@@ -126,16 +127,32 @@ pub(super) fn catch_up(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> R
     settle(ledger, head, now)
 }
 
-/// Refuses a claim that has another idea of the resource.
-pub(super) fn check_kind(ledger: &impl Ledger, head: &Head, claim: &Claim) -> Result<()> {
-    if head.limit == claim.limit {
-        return Ok(());
+/// The resource as this claim finds it, time having passed. A claim that has another idea of it is refused
+/// while anybody uses it, and before anything is written: an operation that fails changes nothing.
+pub(super) fn enter(
+    ledger: &mut impl Ledger,
+    before: Option<&Head>,
+    claim: &Claim,
+    now: u64,
+) -> Result<(Head, Vec<Promotion>)> {
+    let Some(before) = before else { return Ok((Head::new(claim.limit), Vec::new())) };
+    if before.limit == claim.limit {
+        let mut head = before.clone();
+        let promoted = catch_up(ledger, &mut head, now)?;
+        return Ok((head, promoted));
     }
-    let message = format!(
-        "in use with a limit of {}, not of {}: use the same kind and limit everywhere",
-        head.limit, claim.limit
-    );
-    Err(Error::new(ErrorKind::Conflict, message).on(ledger.key()))
+    if snapshot(ledger, now)?.answer.is_some() {
+        let message = format!(
+            "in use with a limit of {}, not of {}: use the same kind and limit everywhere",
+            before.limit, claim.limit
+        );
+        return Err(Error::new(ErrorKind::Conflict, message).on(ledger.key()));
+    }
+    // Everybody on it is over.
+    for row in ledger.rows()? {
+        ledger.remove(&row)?;
+    }
+    Ok((Head::new(claim.limit), Vec::new()))
 }
 
 /// How the claim stands now.
@@ -174,16 +191,13 @@ pub(super) fn granted(row: &Row, now: u64, extended: Extended) -> Answer {
     Answer::Granted(Grant { seat: row.seat, token: row.token, units: row.held, lease })
 }
 
-fn waiting(
-    ledger: &mut impl Ledger,
-    head: &Head,
-    row: &Row,
-    now: u64,
-    extended: Extended,
-) -> Result<Answer> {
+fn waiting(ledger: &mut impl Ledger, head: &Head, row: &Row, now: u64, extended: Extended) -> Result<Answer> {
     let ahead = ledger.ahead(row, Place::COUNTED)?;
+    let end_in = head.quiet_until.saturating_sub(now);
     let look_in = match ahead {
-        0 => HEAD_LOOKS.min(head.quiet_until.saturating_sub(now)),
+        0 => end_in.min(HEAD_LOOKS),
+        // The last walk was cut short: somebody must go on with it.
+        _ if end_in == 0 => 0,
         _ => row.patience / 3,
     };
     Ok(Answer::Waiting(Place {
@@ -196,6 +210,6 @@ fn waiting(
 }
 
 /// Whether the caller learns of this promotion from its answer.
-fn is_about(answer: &Answer, promotion: &Promotion) -> bool {
+pub(super) fn is_about(answer: &Answer, promotion: &Promotion) -> bool {
     matches!(answer, Answer::Granted(grant) if grant.seat == promotion.seat)
 }

@@ -32,6 +32,7 @@ pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
         } else if !row.is_expired(now) && row.fits(head.free()) {
             grant(ledger, head, &mut row, 0, now)?;
             head.waiting -= 1;
+            head.note_end(row.frees_at());
             ledger.put(&row)?;
             promoted.push(Promotion {
                 key: ledger.key().clone(),
@@ -43,6 +44,10 @@ pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
         } else {
             break;
         }
+    }
+    if buried == BURIED_PER_CALL && head.waiting > 0 {
+        // There may be more to do: whoever asks next goes on, and waiters are told to ask at once.
+        head.note_end(Some(now));
     }
     Ok(promoted)
 }
@@ -62,7 +67,6 @@ pub(super) fn grant(
     row.token = ledger.number(above)?;
     row.since = now;
     head.held += more;
-    head.note_end(row.frees_at());
     Ok(())
 }
 

@@ -1,0 +1,227 @@
+//! A connection to a store, and the way to everything that can be asked of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::capability::{Feature, Info};
+use crate::clock::{BootClock, Clock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::keeper::{Keeper, Lifeline};
+use crate::key::Key;
+use crate::mutex::Mutex;
+use crate::options::Options;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
+use crate::store::{Snapshot, Store};
+use crate::watch::Watch;
+
+/// A client of a store. Cheap to clone; clones share one background task.
+///
+/// The task lives on the tokio runtime that called [`new`](Client::new) (or the one given to the
+/// [builder](Client::builder)). When that runtime ends, guards are lost by their deadline.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory};
+/// let client = Client::new(Memory::new()).await?;
+/// let guard = client.mutex("orders/42").acquire().await?;
+/// assert!(client.mutex("orders/42").try_acquire().await?.is_none());
+/// guard.release().await?;
+/// client.close().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    life: Arc<Lifeline>,
+    label: Arc<str>,
+    defaults: Arc<Options>,
+}
+
+impl Client {
+    /// Opens the store with default settings.
+    ///
+    /// # Errors
+    /// When the store cannot be reached or refuses us, or outside of a tokio runtime.
+    pub async fn new(store: impl Store) -> Result<Self> {
+        Self::builder().connect(store).await
+    }
+
+    /// Settings other than the defaults.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder {
+            clock: Arc::new(BootClock),
+            runtime: None,
+            call_timeout: Duration::from_secs(5),
+            defaults: Options::new(),
+        }
+    }
+
+    /// An exclusive lock.
+    pub fn mutex(&self, key: impl AsRef<str>) -> Mutex {
+        Mutex::new(self, key.as_ref())
+    }
+
+    /// A lock that many may share for reading and one may have for writing.
+    pub fn rwlock(&self, key: impl AsRef<str>) -> RwLock {
+        RwLock::new(self, key.as_ref())
+    }
+
+    /// `limit` permits, each with a lease of its own. Everybody must name the same limit.
+    pub fn semaphore(&self, key: impl AsRef<str>, limit: u64) -> Semaphore {
+        Semaphore::new(self, key.as_ref(), limit)
+    }
+
+    /// Who holds a key and who waits for it; `None` when nobody does.
+    ///
+    /// # Errors
+    /// When the key is not a name or the store does not answer.
+    pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Option<Snapshot>> {
+        let key = Key::new(key)?;
+        let keeper = self.keeper();
+        keeper.call(keeper.store.inspect(&key)).await.map_err(|error| error.on(&key))
+    }
+
+    /// All resources in use whose key starts with `prefix`.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot enumerate, or when it does not answer.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Snapshot>> {
+        self.info().require(Feature::List)?;
+        let keeper = self.keeper();
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = keeper.call(keeper.store.list(prefix, cursor.as_deref())).await?;
+            all.extend(page.resources);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Takes a lock away from whoever holds it with `token`: its guard is lost, and the next holder's token
+    /// is larger. `false` when nobody holds with that token.
+    ///
+    /// # Errors
+    /// When the key is not a name or the store does not answer.
+    pub async fn evict(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {
+        self.info().require(Feature::Evict)?;
+        let key = Key::new(key)?;
+        let keeper = self.keeper();
+        keeper.call(keeper.store.evict(&key, token)).await.map_err(|error| error.on(&key))
+    }
+
+    /// Follows a key: its state now, then every change.
+    ///
+    /// # Errors
+    /// `Invalid` when the key is not a name.
+    pub fn watch(&self, key: impl AsRef<str>) -> Result<Watch> {
+        Ok(Watch::new(self.clone(), Key::new(key)?))
+    }
+
+    /// What the store is and what it can do.
+    pub fn info(&self) -> &Info {
+        self.keeper().store.info()
+    }
+
+    /// The store itself, for what the primitives do not offer.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.keeper().store
+    }
+
+    /// Releases everything that this client and its clones hold, ends their waits with an error, and stops
+    /// the background task. Guards that are still around are lost.
+    ///
+    /// # Errors
+    /// None today; what could not be released ends with its lease.
+    pub async fn close(&self) -> Result<()> {
+        self.keeper().close().await;
+        Ok(())
+    }
+
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.life.0
+    }
+
+    pub(crate) fn life(&self) -> &Arc<Lifeline> {
+        &self.life
+    }
+
+    pub(crate) fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    pub(crate) fn defaults(&self) -> &Options {
+        &self.defaults
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("store", &self.info().name).field("label", &self.label).finish()
+    }
+}
+
+/// Settings of a [`Client`].
+#[must_use = "a builder does nothing until it connects"]
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    clock: Arc<dyn Clock>,
+    runtime: Option<tokio::runtime::Handle>,
+    call_timeout: Duration,
+    defaults: Options,
+}
+
+impl ClientBuilder {
+    /// The clock that deadlines are read from. For tests.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The runtime that carries the background task. Default: the one that calls `connect`.
+    pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// How long one call to the store may take. Default 5 s; a longer one finds out later that a store is
+    /// gone, a shorter one gives up on a slow store.
+    pub fn call_timeout(mut self, limit: Duration) -> Self {
+        self.call_timeout = limit;
+        self
+    }
+
+    /// The options of everything that is acquired without options of its own.
+    pub fn defaults(mut self, options: Options) -> Self {
+        self.defaults = options;
+        self
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// When the store cannot be reached or refuses us; `Invalid` outside of a tokio runtime.
+    pub async fn connect(self, store: impl Store) -> Result<Client> {
+        if self.call_timeout.is_zero() {
+            return Err(Error::new(ErrorKind::Invalid, "the call timeout is zero: nothing could succeed"));
+        }
+        let here = || tokio::runtime::Handle::try_current().map_err(outside_runtime);
+        let runtime = self.runtime.map_or_else(here, Ok)?;
+        let life = Keeper::start(Arc::new(store), self.clock, self.call_timeout, runtime).await?;
+        Ok(Client { life, label: default_label().into(), defaults: Arc::new(self.defaults) })
+    }
+}
+
+fn outside_runtime(error: tokio::runtime::TryCurrentError) -> Error {
+    let message = "connect needs a tokio runtime: call it from async code or give the builder a runtime";
+    Error::new(ErrorKind::Invalid, message).because(error)
+}
+
+/// Host and process: enough to find the holder.
+fn default_label() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}:{}", std::process::id())
+}

@@ -1,0 +1,196 @@
+//! One claim's standing as this process may believe it: shared by the guard, its signals and the keeper.
+//!
+//! All transitions happen under one lock together with a look at the clock, so that a guard that was once
+//! seen to be lost can never be seen valid again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Moment, sleep_until};
+
+/// Why a guard protects nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// It was not renewed by its deadline: the store was out of reach, the process was stopped, or its
+    /// lease was a fixed one.
+    Expired,
+    /// The store ended it: evicted, deleted, or forgotten.
+    Gone,
+    /// It was held for as long as `max_hold` allows.
+    HeldTooLong,
+    /// The client was closed.
+    Closed,
+    /// It was given back; only signals that outlive their guard see this.
+    Released,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease was not renewed in time",
+            Self::Gone => "the store ended it",
+            Self::HeldTooLong => "it was held for longer than max_hold",
+            Self::Closed => "the client was closed",
+            Self::Released => "it was released",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Asked for or in the queue.
+    Pending,
+    /// Granted.
+    Held,
+    /// Over, for good.
+    Over(Loss),
+}
+
+#[derive(Debug)]
+struct Inner {
+    stage: Stage,
+    token: u64,
+    units: u64,
+    valid_until: Moment,
+    /// Set at the grant when there is a `max_hold`.
+    cap: Option<Moment>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    clock: Arc<dyn Clock>,
+    max_hold: Option<Duration>,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+impl Hold {
+    pub(crate) fn new(clock: Arc<dyn Clock>, max_hold: Option<Duration>) -> Self {
+        let valid_until = Moment::from_nanos(0);
+        let inner = Inner { stage: Stage::Pending, token: 0, units: 0, valid_until, cap: None };
+        Self { clock, max_hold, inner: Mutex::new(inner), changed: Notify::new() }
+    }
+
+    /// The state, after time has had its say.
+    fn settle(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.stage == Stage::Held {
+            let now = self.clock.now();
+            let over = match inner.cap {
+                Some(cap) if now >= cap => Some(Loss::HeldTooLong),
+                _ if now >= inner.valid_until => Some(Loss::Expired),
+                _ => None,
+            };
+            if let Some(loss) = over {
+                inner.stage = Stage::Over(loss);
+                self.changed.notify_waiters();
+            }
+        }
+        inner
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.settle().stage
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.settle().token
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        self.settle().units
+    }
+
+    pub(crate) fn valid_for(&self) -> Duration {
+        let inner = self.settle();
+        match inner.stage {
+            Stage::Held => deadline(&inner).since(self.clock.now()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// When it must be looked at next: its deadline.
+    pub(crate) fn deadline(&self) -> Option<Moment> {
+        let inner = self.settle();
+        (inner.stage == Stage::Held).then(|| deadline(&inner))
+    }
+
+    /// It holds, or holds more or less than before. `false` when it is over already.
+    pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment) -> bool {
+        let mut inner = self.settle();
+        if matches!(inner.stage, Stage::Over(_)) {
+            return false;
+        }
+        if inner.stage == Stage::Pending {
+            inner.cap = self.max_hold.map(|limit| self.clock.now() + limit);
+        }
+        inner.stage = Stage::Held;
+        (inner.token, inner.units) = (token, units);
+        inner.valid_until = inner.valid_until.max(valid_until);
+        drop(inner);
+        self.changed.notify_waiters();
+        self.stage() == Stage::Held
+    }
+
+    /// Its lease was extended. `false` when it is over already.
+    pub(crate) fn extend(&self, valid_until: Moment) -> bool {
+        let mut inner = self.settle();
+        if inner.stage == Stage::Held {
+            inner.valid_until = inner.valid_until.max(valid_until);
+            self.changed.notify_waiters();
+        }
+        !matches!(inner.stage, Stage::Over(_))
+    }
+
+    /// Ends it; the first reason stays. `true` when this call ended a hold.
+    pub(crate) fn end(&self, loss: Loss) -> bool {
+        let mut inner = self.settle();
+        let was_held = inner.stage == Stage::Held;
+        if !matches!(inner.stage, Stage::Over(_)) {
+            inner.stage = Stage::Over(loss);
+            drop(inner);
+            self.changed.notify_waiters();
+        }
+        was_held
+    }
+
+    /// Waits until `test` is content with the stage and the units held. Runs on the caller's runtime and
+    /// watches the deadline itself, so it also ends when the keeper is gone.
+    pub(crate) async fn wait_for<T>(&self, mut test: impl FnMut(Stage, u64) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Registered before the look, so that a change in between is not missed.
+            changed.as_mut().enable();
+            let (found, deadline) = {
+                let inner = self.settle();
+                let held = inner.stage == Stage::Held;
+                (test(inner.stage, inner.units), held.then(|| deadline(&inner)))
+            };
+            match (found, deadline) {
+                (Some(found), _) => return found,
+                (None, None) => changed.await,
+                (None, Some(deadline)) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(&*self.clock, deadline) => {}
+                },
+            }
+        }
+    }
+
+    pub(crate) async fn lost(&self) -> Loss {
+        self.wait_for(|stage, _| match stage {
+            Stage::Over(loss) => Some(loss),
+            _ => None,
+        })
+        .await
+    }
+}
+
+fn deadline(inner: &Inner) -> Moment {
+    inner.cap.map_or(inner.valid_until, |cap| cap.min(inner.valid_until))
+}

@@ -1,0 +1,212 @@
+//! The client runtime: one keeper per client, written once for all stores and all primitives.
+//!
+//! A keeper knows *leases that carry claims*: one claim per lease where the store has a lease per claim, many
+//! where a session carries them. It renews them in batches, notices promotions, polls for those that were
+//! never announced, declares what was lost, and takes back what nobody wants any more.
+//!
+//! The tables (`tables`, `rounds`) are plain data under one lock; the background task (`task`) is the only place
+//! that renews. First claims and releases run on the caller's own task, so that an uncontended acquire costs
+//! one round trip and no hop.
+
+mod chores;
+mod leases;
+mod pending;
+mod rounds;
+mod tables;
+mod task;
+mod wakes;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+pub(crate) use chores::Leaving;
+pub(crate) use pending::{Ended, Pending};
+
+use crate::capability::Renewal;
+use crate::claim::{Answer, Change, Claim, ClaimId, Inbox};
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::{Hold, Loss};
+use crate::key::Key;
+use crate::store::{Fut, Store};
+use tables::{Stand, Tables};
+
+/// The shared part: what clients, guards and the background task all look at.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) inbox: Inbox,
+    pub(crate) call_timeout: Duration,
+    tables: Mutex<Tables>,
+    /// Wakes the task: something is due earlier than it thinks.
+    wake: Notify,
+    /// The task has ended, or its runtime has.
+    stopped: AtomicBool,
+    stop: Notify,
+}
+
+/// Held by every client and guard: when the last goes, the keeper finishes and ends.
+#[derive(Debug)]
+pub(crate) struct Lifeline(pub(crate) Arc<Keeper>);
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.0.lock().closing = true;
+        self.0.wake.notify_one();
+    }
+}
+
+impl Keeper {
+    /// Opens the store and starts the task on `runtime`.
+    pub(crate) async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        call_timeout: Duration,
+        runtime: tokio::runtime::Handle,
+    ) -> Result<Arc<Lifeline>> {
+        let inbox = Inbox(u64::from_le_bytes(
+            ClaimId::random()?.as_bytes()[..8].try_into().expect("eight of sixteen bytes"),
+        ));
+        let tables = Mutex::new(Tables::new(store.info().clone()));
+        let (wake, stop, stopped) = (Notify::new(), Notify::new(), AtomicBool::new(false));
+        let keeper = Arc::new(Self { store, clock, inbox, call_timeout, tables, wake, stopped, stop });
+        keeper.call(keeper.store.open(inbox, wakes::sink(&keeper))).await?;
+        runtime.spawn(task::run(keeper.clone()));
+        Ok(Arc::new(Lifeline(keeper)))
+    }
+
+    /// Bounds a store's call, whatever the store does.
+    pub(crate) async fn call<T>(&self, call: Fut<'_, T>) -> Result<T> {
+        match tokio::time::timeout(self.call_timeout, call).await {
+            Ok(result) => result.map_err(|e| e.at(self.store.info().name)),
+            Err(_) => {
+                let message = format!("no answer within {:?}: it may have happened", self.call_timeout);
+                Err(Error::new(ErrorKind::Indeterminate, message).at(self.store.info().name))
+            }
+        }
+    }
+
+    /// Makes a claim known before its first byte is sent, so that whatever happens to it is cleaned up.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        claim: Claim,
+        renewal: Renewal,
+        max_hold: Option<Duration>,
+    ) -> Result<Pending> {
+        let hold = Arc::new(Hold::new(self.clock.clone(), max_hold));
+        let mut tables = self.lock();
+        if tables.closing || self.stopped.load(Ordering::Acquire) {
+            return Err(closed().on(&claim.key));
+        }
+        tables.enter(claim.clone(), hold.clone(), renewal);
+        drop(tables);
+        Ok(Pending::new(self.clone(), claim, hold))
+    }
+
+    /// The answer to a claim's own request that was sent at `sent`.
+    fn answered(&self, id: &ClaimId, sent: Moment, answer: &Answer) -> Stand {
+        let mut tables = self.lock();
+        let stand = tables.answered(id, sent, answer, self.clock.now());
+        self.rouse(&tables);
+        stand
+    }
+
+    /// Changes a claim, asking again for as long as one call may take.
+    pub(crate) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        let mut tries = Tries::new(self.clock.now() + self.call_timeout);
+        loop {
+            match self.call(self.store.amend(claim, change)).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => tries.pause_after(error.on(&claim.key), &*self.clock).await?,
+            }
+        }
+    }
+
+    /// Renews a claim now, with this lease, and waits for the answer.
+    pub(crate) async fn renew_now(&self, id: &ClaimId, lease: Duration) -> Result<()> {
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut tables = self.lock();
+            if !tables.renew_now(id, lease, sender, self.clock.now()) {
+                return Err(Error::new(ErrorKind::Lost, "lost already: acquire it again"));
+            }
+            self.rouse(&tables);
+        }
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Asks about everything on this key now.
+    pub(crate) fn look(&self, key: &Key) {
+        let mut tables = self.lock();
+        tables.look(key, self.clock.now());
+        self.rouse(&tables);
+    }
+
+    /// Releases everything, wakes everybody who waits, and ends the task.
+    pub(crate) async fn close(&self) {
+        {
+            let mut tables = self.lock();
+            tables.closing = true;
+            tables.leave_all(Loss::Closed, self.clock.now());
+        }
+        self.wake.notify_one();
+        loop {
+            let stopped = self.stop.notified();
+            let mut stopped = std::pin::pin!(stopped);
+            stopped.as_mut().enable();
+            if self.stopped.load(Ordering::Acquire) {
+                return;
+            }
+            stopped.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // Nothing below the lock panics half-way through a change.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the task if something is due before it wants to wake.
+    fn rouse(&self, tables: &Tables) {
+        if tables.is_due_before_wake() {
+            self.wake.notify_one();
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the client is closed, or its runtime has ended: connect again")
+}
+
+/// How often and until when a call is tried again.
+pub(crate) struct Tries {
+    until: Moment,
+    failed: u32,
+}
+
+impl Tries {
+    pub(crate) fn new(until: Moment) -> Self {
+        Self { until, failed: 0 }
+    }
+
+    /// Sleeps before the next try, or gives the error back when there is to be none.
+    pub(crate) async fn pause_after(&mut self, error: Error, clock: &dyn Clock) -> Result<()> {
+        let pause = back_off(self.failed, Duration::from_secs(1));
+        self.failed += 1;
+        if !error.is_retryable() || clock.now() + pause >= self.until {
+            return Err(error);
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+/// A growing, jittered pause: 10 to 20 ms at first, never more than `most`.
+fn back_off(failed: u32, most: Duration) -> Duration {
+    let base = Duration::from_millis(10 << failed.min(10));
+    base.mul_f64(1.0 + fastrand::f64()).min(most)
+}

@@ -1,0 +1,79 @@
+//! Claims that nobody wants any more, and giving them back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Keeper, back_off};
+use crate::claim::{Claim, Released};
+use crate::clock::Moment;
+use crate::error::Result;
+
+/// A release that is still to be made.
+#[derive(Debug)]
+pub(super) struct Chore {
+    pub(super) claim: Claim,
+    /// Its claim was never answered, so it may still be on the way.
+    unanswered: bool,
+    /// When the lease has ended anyway and the chore is done by itself.
+    until: Moment,
+    failed: u32,
+}
+
+impl Chore {
+    pub(super) fn new(claim: Claim, unanswered: bool, until: Moment) -> Self {
+        Self { claim, unanswered, until, failed: 0 }
+    }
+
+    pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
+        // Twice the time that a call may take: whatever is on the way has arrived by then.
+        let refuse_for = self.unanswered.then(|| keeper.call_timeout * 2);
+        let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
+        released.map_err(|error| error.on(&self.claim.key))
+    }
+
+    /// Does it, however often it takes. The task calls this.
+    pub(super) async fn finish(mut self, keeper: Arc<Keeper>) {
+        while let Err(error) = self.attempt(&keeper).await {
+            let pause = back_off(self.failed, Duration::from_secs(1));
+            self.failed += 1;
+            let closing = keeper.lock().closing && self.failed > 3;
+            if closing || !error.is_retryable() || keeper.clock.now() + pause >= self.until {
+                tracing::debug!(%error, "gave up releasing: its lease ends it");
+                return;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// A release under way on the caller's task. Dropped before it is done, it becomes the keeper's chore.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    keeper: Arc<Keeper>,
+    chore: Option<Chore>,
+}
+
+impl Leaving {
+    /// Takes the claim out of the renewals first: from here on no renewal can revive it.
+    pub(crate) fn new(keeper: Arc<Keeper>, claim: &Claim) -> Self {
+        let now = keeper.clock.now();
+        let chore = keeper.lock().part(claim, now);
+        Self { keeper, chore: Some(chore) }
+    }
+
+    pub(crate) async fn finish(mut self) -> Result<Released> {
+        let Some(chore) = &self.chore else { return Ok(Released::Gone) };
+        let released = chore.attempt(&self.keeper).await?;
+        self.chore = None;
+        Ok(released)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(chore) = self.chore.take() {
+            self.keeper.lock().chores.push_back(chore);
+            self.keeper.wake.notify_one();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A claim between its first byte and its guard.
+
+use std::sync::Arc;
+
+use super::tables::Stand;
+use super::{Keeper, Leaving, Tries, closed};
+use crate::claim::{Answer, Claim};
+use crate::clock::{Moment, sleep_until};
+use crate::error::Result;
+use crate::hold::{Hold, Loss, Stage};
+
+/// How an attempt ended without a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Somebody else has it, and nothing was left behind.
+    Busy,
+    /// The place is gone: a new claim may be made.
+    Gone,
+    /// The wait limit has passed.
+    TooLate,
+}
+
+/// Withdraws its claim when it is dropped, wherever that happens.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    keeper: Arc<Keeper>,
+    claim: Claim,
+    hold: Arc<Hold>,
+    settled: bool,
+}
+
+impl Pending {
+    pub(super) fn new(keeper: Arc<Keeper>, claim: Claim, hold: Arc<Hold>) -> Self {
+        Self { keeper, claim, hold, settled: false }
+    }
+
+    /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
+    pub(crate) async fn settle(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
+        match self.ask(limit).await? {
+            Stand::Held => Ok(None),
+            Stand::Busy => Ok(Some(Ended::Busy)),
+            Stand::Gone => Ok(Some(Ended::Gone)),
+            Stand::Waiting => self.turn(limit).await,
+        }
+    }
+
+    /// The first round trip. An unknown outcome is asked about again, with the same id, never assumed.
+    async fn ask(&mut self, limit: Option<Moment>) -> Result<Stand> {
+        let keeper = &self.keeper;
+        let patience = keeper.clock.now() + keeper.call_timeout;
+        let mut tries = Tries::new(limit.map_or(patience, |limit| limit.min(patience)));
+        loop {
+            let sent = keeper.clock.now();
+            match keeper.call(keeper.store.claim(&self.claim)).await {
+                Ok(answer) => {
+                    self.settled = matches!(answer, Answer::Busy | Answer::Gone);
+                    return Ok(keeper.answered(&self.claim.id, sent, &answer));
+                }
+                Err(error) => tries.pause_after(error.on(&self.claim.key), &*keeper.clock).await?,
+            }
+        }
+    }
+
+    /// Waits in the queue. The keeper renews the place and hears of the promotion.
+    async fn turn(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
+        let granted = self.hold.wait_for(|stage, _| (stage != Stage::Pending).then_some(stage));
+        let stage = match limit {
+            None => granted.await,
+            Some(limit) => tokio::select! {
+                stage = granted => stage,
+                () = sleep_until(&*self.keeper.clock, limit) => return Ok(Some(Ended::TooLate)),
+            },
+        };
+        match stage {
+            Stage::Over(Loss::Closed) => Err(closed().on(&self.claim.key)),
+            Stage::Over(_) => Ok(Some(Ended::Gone)),
+            _ => {
+                let now = self.keeper.clock.now();
+                let mut tables = self.keeper.lock();
+                tables.picked_up(&self.claim.id, now);
+                self.keeper.rouse(&tables);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Leaves the queue and waits until that is done, so that no place is left behind.
+    pub(crate) async fn leave(mut self) {
+        self.settled = true;
+        // A failure has become the keeper's chore; the caller only wanted to be gone.
+        let _ = Leaving::new(self.keeper.clone(), &self.claim).finish().await;
+    }
+
+    /// Hands the claim to a guard.
+    pub(crate) fn into_parts(mut self) -> (Claim, Arc<Hold>) {
+        self.settled = true;
+        (self.claim.clone(), self.hold.clone())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.hold.end(Loss::Released);
+            drop(Leaving::new(self.keeper.clone(), &self.claim));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What can be said about any acquisition, whatever the primitive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::capability::Renewal;
+
+/// How a claim is made and kept: one set of options for all primitives.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, Options};
+/// let client = Client::new(Memory::new()).await?;
+/// let nightly = Options::new().lease(Duration::from_secs(10)).label("nightly report");
+/// let guard = client.mutex("report").with(nightly).acquire().await?;
+/// assert_eq!(client.inspect("report").await?.unwrap().holders[0].label, "nightly report");
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) lease: Duration,
+    pub(crate) renewal: Renewal,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) barging: bool,
+    pub(crate) lock_delay: Duration,
+}
+
+impl Options {
+    /// The defaults: a 30 s lease, renewed every third of it, first come first served.
+    pub fn new() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            renewal: Renewal::Automatic,
+            max_hold: None,
+            label: None,
+            barging: false,
+            lock_delay: Duration::ZERO,
+        }
+    }
+
+    /// How long the claim outlives its process, renewed while the guard lives. Default 30 s. Shorter frees
+    /// the key sooner after a crash and gives up sooner in an outage; each third of it costs one renewal.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        (self.lease, self.renewal) = (lease, Renewal::Automatic);
+        self
+    }
+
+    /// A lease of this length that is never renewed: the guard is lost when it ends.
+    #[must_use]
+    pub fn fixed(mut self, lease: Duration) -> Self {
+        (self.lease, self.renewal) = (lease, Renewal::Never);
+        self
+    }
+
+    /// The longest that the guard stays valid, however often it is renewed: a limit for work that hangs.
+    #[must_use]
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = Some(limit);
+        self
+    }
+
+    /// Shown to people by `inspect` and `list`. Default: host and process id.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into().into());
+        self
+    }
+
+    /// Goes past those who wait when the units are free right now. Faster under contention, unfair.
+    #[must_use]
+    pub fn barging(mut self) -> Self {
+        self.barging = true;
+        self
+    }
+
+    /// Keeps the key blocked for this long after the claim *expired* (not after a release): time for the
+    /// lost holder's last writes to land where nothing checks the token.
+    #[must_use]
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
+        self
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
