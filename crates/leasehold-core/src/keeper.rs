@@ -81,13 +81,15 @@ impl Keeper {
 
     /// Bounds a store's call, whatever the store does.
     pub(crate) async fn call<T>(&self, call: Fut<'_, T>) -> Result<T> {
-        match tokio::time::timeout(self.call_timeout, call).await {
-            Ok(result) => result.map_err(|e| e.at(self.store.info().name)),
-            Err(_) => {
-                let message = format!("no answer within {:?}: it may have happened", self.call_timeout);
-                Err(Error::new(ErrorKind::Indeterminate, message).at(self.store.info().name))
-            }
-        }
+        self.call_within(self.call_timeout, call).await
+    }
+
+    async fn call_within<T>(&self, limit: Duration, call: Fut<'_, T>) -> Result<T> {
+        let result = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            let message = format!("no answer within {limit:?}: it may have happened");
+            Err(Error::new(ErrorKind::Indeterminate, message))
+        });
+        result.map_err(|error| error.at(self.store.info().name))
     }
 
     /// Makes a claim known before its first byte is sent, so that whatever happens to it is cleaned up.

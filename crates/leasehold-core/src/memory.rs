@@ -128,7 +128,9 @@ impl Store for Memory {
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
-        self.lock().inboxes.insert(inbox, wakes);
+        let mut shelf = self.lock();
+        shelf.inboxes.retain(|_, wakes| !wakes.is_gone());
+        shelf.inboxes.insert(inbox, wakes);
         done(Ok(()))
     }
 
@@ -159,7 +161,8 @@ impl Store for Memory {
             let matching = shelf.books.keys().filter(|key| key.as_str().starts_with(prefix));
             matching
                 .filter(|key| cursor.is_none_or(|after| key.as_str() > after))
-                .take(PAGE + 1).cloned()
+                .take(PAGE + 1)
+                .cloned()
                 .collect()
         };
         let next =

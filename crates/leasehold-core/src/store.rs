@@ -26,6 +26,8 @@ pub trait Wake: Debug + Send + Sync + 'static {
     fn look(&self, key: &Key);
     /// Anything may have changed (after a reconnect): ask again about everything.
     fn look_all(&self);
+    /// Whether the client is gone, so that its inbox can be forgotten.
+    fn is_gone(&self) -> bool;
 }
 
 /// A claim that was granted while it waited.

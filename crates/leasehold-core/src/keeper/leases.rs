@@ -29,8 +29,8 @@ pub(super) struct Lease {
     pub(super) due: Option<Moment>,
     /// A renewal is under way: at most one, so that replies cannot be confused.
     pub(super) in_flight: bool,
-    /// Somebody asked for another look meanwhile.
-    pub(super) again: bool,
+    /// Somebody has a reason to look at its claims now.
+    pub(super) look: bool,
     /// Renewals that failed in a row.
     pub(super) failed: u32,
     /// Who waits for the next renewal's outcome.
@@ -44,7 +44,7 @@ impl Lease {
             extended: None,
             due: None,
             in_flight: false,
-            again: false,
+            look: false,
             failed: 0,
             askers: Vec::new(),
         }
@@ -62,6 +62,11 @@ impl Lease {
     /// Until when its claims may be believed: counted from before the request was sent.
     pub(super) fn valid_until(&self, rounding: Duration) -> Option<Moment> {
         self.extended.map(|(sent, length)| sent + length.mul_f64(TRUSTED) - rounding)
+    }
+
+    /// How long it was the last time it was extended.
+    pub(super) fn length(&self) -> Option<Duration> {
+        self.extended.map(|(_, length)| length)
     }
 
     /// Until when the store may still honour it.

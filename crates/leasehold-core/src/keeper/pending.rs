@@ -1,6 +1,7 @@
 //! A claim between its first byte and its guard.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::tables::Stand;
 use super::{Keeper, Leaving, Tries, closed};
@@ -8,6 +9,9 @@ use crate::claim::{Answer, Claim};
 use crate::clock::{Moment, sleep_until};
 use crate::error::Result;
 use crate::hold::{Hold, Loss, Stage};
+
+/// How far past its limit a wait may go to end in good order.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// How an attempt ended without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +55,9 @@ impl Pending {
         let mut tries = Tries::new(limit.map_or(patience, |limit| limit.min(patience)));
         loop {
             let sent = keeper.clock.now();
-            match keeper.call(keeper.store.claim(&self.claim)).await {
+            let left = limit.map_or(Duration::MAX, |limit| limit.since(sent)).max(GRACE);
+            let call = keeper.store.claim(&self.claim);
+            match keeper.call_within(left.min(keeper.call_timeout), call).await {
                 Ok(answer) => {
                     self.settled = matches!(answer, Answer::Busy | Answer::Gone);
                     return Ok(keeper.answered(&self.claim.id, sent, &answer));
@@ -87,8 +93,9 @@ impl Pending {
     /// Leaves the queue and waits until that is done, so that no place is left behind.
     pub(crate) async fn leave(mut self) {
         self.settled = true;
-        // A failure has become the keeper's chore; the caller only wanted to be gone.
-        let _ = Leaving::new(self.keeper.clone(), &self.claim).finish().await;
+        let leaving = Leaving::new(self.keeper.clone(), &self.claim).finish();
+        // What fails or takes long becomes the keeper's chore: the caller only wanted to be gone.
+        let _ = tokio::time::timeout(GRACE, leaving).await;
     }
 
     /// Hands the claim to a guard.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::leases::LeaseKey;
+use super::leases::{Lease, LeaseKey};
 use super::tables::{Phase, Tables};
 use crate::capability::Renewal;
 use crate::claim::{Answer, Claim, ClaimId};
@@ -15,41 +15,55 @@ use crate::hold::{Loss, Stage};
 /// What is due within this time goes along with what is due now.
 const WINDOW: Duration = Duration::from_millis(250);
 
+/// The pause after a failed renewal grows between these.
+const RETRY_LEAST: Duration = Duration::from_millis(10);
+const RETRY_MOST: Duration = Duration::from_secs(1);
+
 /// A renewal that is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) claims: Vec<Claim>,
     pub(super) leases: Vec<LeaseKey>,
-    pub(super) askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
+    /// How long the call may take; `None` while there are no claims.
+    pub(super) limit: Option<Duration>,
+    askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
 }
 
 impl Tables {
-    /// When the lease wants attention next, going by its claims.
-    pub(super) fn plan(&mut self, key: LeaseKey, now: Moment) {
-        let Some(lease) = self.leases.get(&key) else { return };
-        let renew_at = lease.renew_at().unwrap_or(now);
-        let mut due: Option<Moment> = None;
-        for entry in lease.claims.iter().filter_map(|id| self.entries.get(id)) {
-            let renewal = match (entry.renewal, entry.full) {
-                (Renewal::Never, true) => None,
-                // A fixed lease is what its user counts on: it starts in full as soon as it may.
-                (Renewal::Never, false) => Some(now),
-                (Renewal::Automatic, _) => Some(renew_at),
-            };
-            let soonest = [renewal, entry.hold.deadline(), due].into_iter().flatten().min();
-            due = soonest;
+    /// Plans when the claim wants attention next.
+    pub(super) fn attend(&mut self, id: &ClaimId, now: Moment) {
+        let Some(entry) = self.entries.get(id) else { return };
+        let key = self.lease_key(&entry.claim);
+        let renew_at = self.leases.get(&key).and_then(Lease::renew_at).unwrap_or(now);
+        let renewal = match (&entry.phase, entry.renewal, entry.full) {
+            (Phase::Asked, ..) => None,
+            (_, Renewal::Never, true) => None,
+            // A fixed lease is what its user counts on: it starts in full as soon as it may.
+            (Phase::Held, Renewal::Never, false) => Some(now),
+            _ => Some(renew_at),
+        };
+        if let Some(at) = [renewal, entry.hold.deadline()].into_iter().flatten().min() {
+            self.schedule(key, at);
         }
-        self.schedule(key, due);
     }
 
-    pub(super) fn schedule(&mut self, key: LeaseKey, due: Option<Moment>) {
-        let Some(lease) = self.leases.get_mut(&key) else { return };
-        if let Some(old) = lease.due.take() {
-            self.due.remove(&(old, key));
+    /// Looks at the lease at this time; a shared one at the earliest that any of its claims wants.
+    pub(super) fn schedule(&mut self, key: LeaseKey, at: Moment) {
+        let Some(lease) = self.leases.get(&key).filter(|lease| !lease.in_flight) else { return };
+        let at = match (key, lease.due) {
+            (LeaseKey::Shared(_), Some(other)) => at.min(other),
+            _ => at,
+        };
+        self.unschedule(key);
+        if let Some(lease) = self.leases.get_mut(&key) {
+            lease.due = Some(at);
+            self.due.insert((at, key));
         }
-        if let Some(due) = due {
-            lease.due = Some(due);
-            self.due.insert((due, key));
+    }
+
+    pub(super) fn unschedule(&mut self, key: LeaseKey) {
+        if let Some(old) = self.leases.get_mut(&key).and_then(|lease| lease.due.take()) {
+            self.due.remove(&(old, key));
         }
     }
 
@@ -70,7 +84,7 @@ impl Tables {
         self.entries.is_empty() && self.chores.is_empty()
     }
 
-    /// Whether anybody still uses the client is the caller's business; this is what the task must send now.
+    /// What the task must send now.
     pub(super) fn collect(&mut self, now: Moment) -> Vec<Batch> {
         let soon: Vec<_> =
             self.due.range(..=(now + WINDOW, LeaseKey::Shared(Duration::MAX))).copied().collect();
@@ -80,9 +94,7 @@ impl Tables {
             // What is nearly due comes along only where that is early by little.
             let early = due.since(now);
             let Some(lease) = self.leases.get(&key) else { continue };
-            if lease.in_flight
-                || (!early.is_zero() && lease.ends().is_some_and(|end| early * 20 > end.since(now)))
-            {
+            if lease.ends().is_some_and(|end| early * 20 > end.since(now)) {
                 continue;
             }
             self.collect_lease(key, now, &mut batch);
@@ -98,14 +110,17 @@ impl Tables {
     }
 
     fn collect_lease(&mut self, key: LeaseKey, now: Moment, batch: &mut Batch) {
-        let ids = self.leases.get(&key).map(|lease| lease.claims.clone()).unwrap_or_default();
+        self.unschedule(key);
+        let Some(lease) = self.leases.get_mut(&key) else { return };
+        let looked = std::mem::take(&mut lease.look) || !lease.askers.is_empty();
+        let ids = lease.claims.clone();
         let mut renewed = Vec::new();
-        for id in ids {
-            let Some(entry) = self.entries.get(&id) else { continue };
+        for id in &ids {
+            let Some(entry) = self.entries.get(id) else { continue };
             match (&entry.phase, entry.hold.stage()) {
                 (_, Stage::Over(loss)) => {
                     tracing::warn!(key = %entry.claim.key, %loss, "lock lost");
-                    self.remove(&id);
+                    self.remove(id);
                 }
                 (Phase::Promoted(at), _) if now.since(*at) >= entry.claim.patience => {
                     // Its future is not being polled: others wait, so it goes back.
@@ -113,27 +128,25 @@ impl Tables {
                     let claim = entry.claim.clone();
                     self.leave(&claim, now);
                 }
-                (Phase::Held, _) if entry.renewal == Renewal::Never && entry.full => {
-                    let asked = self.leases.get(&key).is_some_and(|l| l.askers.iter().any(|(a, _)| *a == id));
-                    if asked {
-                        renewed.push(entry.claim.clone());
-                    }
-                }
+                (Phase::Held, _) if entry.renewal == Renewal::Never && entry.full && !looked => {}
                 (Phase::Asked, _) if matches!(key, LeaseKey::Own(_)) => {}
                 _ => renewed.push(entry.claim.clone()),
             }
         }
         let Some(lease) = self.leases.get_mut(&key) else { return };
         if renewed.is_empty() {
-            self.plan(key, now);
+            for id in &ids {
+                self.attend(id, now);
+            }
             return;
         }
+        // A call that hangs must leave time for another.
+        let third = lease.length().unwrap_or(Duration::MAX) / 3;
+        batch.limit = batch.limit.map_or(Some(third), |limit| Some(limit.min(third)));
         lease.in_flight = true;
-        lease.again = false;
         batch.askers.append(&mut lease.askers);
         batch.leases.push(key);
         batch.claims.append(&mut renewed);
-        self.schedule(key, None);
     }
 
     /// A renewal came back.
@@ -143,14 +156,10 @@ impl Tables {
                 lease.in_flight = false;
             }
         }
-        let outcome = match result {
-            Ok(answers) => {
-                for (claim, answer) in batch.claims.iter().zip(&answers) {
-                    let unsent = self.entries.get(&claim.id).is_some_and(|e| e.phase == Phase::Asked);
-                    // A claim that is still on its way is not there yet: that proves nothing.
-                    if !(unsent && *answer == Answer::Gone) {
-                        self.answered(&claim.id, sent, answer, now);
-                    }
+        let failure = match result {
+            Ok(mut answers) => {
+                for (claim, answer) in batch.claims.iter().zip(&mut answers) {
+                    self.renewed_one(claim, sent, answer, &batch, now);
                 }
                 None
             }
@@ -163,12 +172,12 @@ impl Tables {
             }
         };
         for key in &batch.leases {
-            if self.leases.get_mut(key).is_some_and(|lease| std::mem::take(&mut lease.again)) {
-                self.schedule(*key, Some(now));
+            if self.leases.get(key).is_some_and(|lease| lease.look || !lease.askers.is_empty()) {
+                self.schedule(*key, now);
             }
         }
         for (id, asker) in batch.askers {
-            let reply = match &outcome {
+            let reply = match &failure {
                 Some(error) => Err(Error::new(error.kind(), error.to_string())),
                 None if self.entries.contains_key(&id) => Ok(()),
                 None => Err(Error::new(ErrorKind::Lost, "lost already: acquire it again")),
@@ -178,16 +187,30 @@ impl Tables {
         }
     }
 
+    fn renewed_one(&mut self, claim: &Claim, sent: Moment, answer: &mut Answer, batch: &Batch, now: Moment) {
+        let Some(entry) = self.entries.get(&claim.id) else { return };
+        if entry.phase == Phase::Asked && *answer == Answer::Gone {
+            // It is still on its way: that it is not there yet proves nothing.
+            return;
+        }
+        let was_asked_for = batch.askers.iter().any(|(id, _)| *id == claim.id);
+        if let (Answer::Granted(grant), Renewal::Never, true, false) =
+            (&mut *answer, entry.renewal, entry.full, was_asked_for)
+        {
+            // Only a look whether it is still there: a fixed lease ends when it ends.
+            grant.lease = None;
+        }
+        self.answered(&claim.id, sent, answer, now);
+    }
+
     /// Renewals that fail are tried again until the deadline, soon at first.
     fn retry(&mut self, key: LeaseKey, now: Moment) {
         let Some(lease) = self.leases.get_mut(&key) else { return };
-        let most = lease
-            .ends()
-            .map_or(Duration::from_secs(1), |end| (end.since(now) / 6).max(Duration::from_millis(10)));
-        let pause = super::back_off(lease.failed, most.min(Duration::from_secs(1)));
+        let left = lease.ends().map_or(Duration::from_secs(6), |end| end.since(now));
+        let pause = super::back_off(lease.failed, (left / 6).clamp(RETRY_LEAST, RETRY_MOST));
         lease.failed += 1;
         let deadline = lease.claims.iter().filter_map(|id| self.entries.get(id)?.hold.deadline()).min();
         let next = now + pause;
-        self.schedule(key, Some(deadline.map_or(next, |at| next.min(at))));
+        self.schedule(key, deadline.map_or(next, |at| next.min(at)));
     }
 }

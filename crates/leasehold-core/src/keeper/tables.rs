@@ -82,7 +82,7 @@ impl Tables {
         }
     }
 
-    fn lease_key(&self, claim: &Claim) -> LeaseKey {
+    pub(super) fn lease_key(&self, claim: &Claim) -> LeaseKey {
         match (self.info.leases, claim.lease) {
             (Leases::Shared, Some(length)) => LeaseKey::Shared(length),
             _ => LeaseKey::Own(claim.id),
@@ -111,7 +111,7 @@ impl Tables {
         if let Some(lease) = self.leases.get_mut(&key) {
             lease.claims.retain(|other| other != id);
             if lease.claims.is_empty() {
-                self.schedule(key, None);
+                self.unschedule(key);
                 self.leases.remove(&key);
             }
         }
@@ -169,7 +169,7 @@ impl Tables {
         let Some(valid_until) = valid_until else {
             // On a session that nobody has heard from yet: believe nothing before it answers.
             self.set_phase(id, Phase::Waiting, was_asked);
-            self.schedule(key, Some(now));
+            self.schedule(key, now);
             return Stand::Waiting;
         };
         if !hold.grant(grant.token, grant.units, valid_until) {
@@ -182,7 +182,7 @@ impl Tables {
             _ => Phase::Held,
         };
         self.set_phase(id, phase, was_asked);
-        self.plan(key, now);
+        self.attend(id, now);
         Stand::Held
     }
 
@@ -202,7 +202,7 @@ impl Tables {
         }
         // Not at once even when the store says so: it may be asking to be left alone for a moment.
         let look_in = place.look_in.clamp(Duration::from_millis(1), claim.patience / 3);
-        self.schedule(key, Some(now + look_in));
+        self.schedule(key, now + look_in);
         let early = self.early.iter().position(|p| p.seat == place.seat && p.key == claim.key);
         match early.map(|i| self.early.swap_remove(i)) {
             Some(promotion) => self.promoted(&promotion, now),
@@ -242,11 +242,11 @@ impl Tables {
                 if first {
                     self.set_phase(&id, Phase::Promoted(now), false);
                 }
-                self.plan(key, now);
+                self.attend(&id, now);
                 Stand::Held
             }
             _ => {
-                self.schedule(key, Some(now));
+                self.schedule(key, now);
                 Stand::Waiting
             }
         }
@@ -256,8 +256,7 @@ impl Tables {
     pub(super) fn picked_up(&mut self, id: &ClaimId, now: Moment) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.phase = Phase::Held;
-        let claim = entry.claim.clone();
-        self.plan(self.lease_key(&claim), now);
+        self.attend(id, now);
     }
 
     /// Renews with this lease as soon as possible. `false` when the claim is not held any more.
@@ -298,11 +297,9 @@ impl Tables {
     }
 
     fn look_at(&mut self, key: LeaseKey, now: Moment) {
-        match self.leases.get_mut(&key) {
-            Some(lease) if lease.in_flight => lease.again = true,
-            Some(lease) if lease.claims.iter().all(|id| self.entries[id].phase == Phase::Asked) => {}
-            Some(_) => self.schedule(key, Some(now)),
-            None => {}
+        if let Some(lease) = self.leases.get_mut(&key) {
+            lease.look = true;
+            self.schedule(key, now);
         }
     }
 

@@ -61,7 +61,8 @@ fn send_what_is_due(keeper: &Arc<Keeper>, calls: &mut FuturesUnordered<Call>) ->
 async fn renew(keeper: Arc<Keeper>, batch: Batch) {
     // Before the first byte is written: the lease counts from no later than this.
     let sent = keeper.clock.now();
-    let result = keeper.call(keeper.store.renew(&batch.claims)).await;
+    let limit = batch.limit.map_or(keeper.call_timeout, |limit| limit.min(keeper.call_timeout));
+    let result = keeper.call_within(limit, keeper.store.renew(&batch.claims)).await;
     let now = keeper.clock.now();
     keeper.lock().renewed(batch, sent, result, now);
 }

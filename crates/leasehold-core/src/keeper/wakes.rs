@@ -40,4 +40,8 @@ impl Wake for Ear {
     fn look_all(&self) {
         self.note(|tables, now| tables.look_all(now));
     }
+
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
