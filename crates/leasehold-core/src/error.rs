@@ -32,7 +32,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    fn as_str(self) -> &'static str {
+    /// The kind in one lower-case word, for labels.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
             Self::Conflict => "conflict",
@@ -82,6 +83,12 @@ impl Error {
     #[must_use]
     pub fn on(mut self, key: &Key) -> Self {
         self.0.key.get_or_insert_with(|| key.clone());
+        self
+    }
+
+    /// Names another key: a layer that renames keys puts the caller's name back.
+    pub(crate) fn renamed(mut self, key: &Key) -> Self {
+        self.0.key = Some(key.clone());
         self
     }
 

@@ -26,7 +26,7 @@ static INFO: Info = Info {
     pushes: true,
     min_lease: Duration::from_millis(1),
     max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
-    rounding: Duration::ZERO,
+    rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,
     batch: 1024,
 };
