@@ -12,6 +12,7 @@ mod key;
 mod memory;
 mod mutex;
 mod options;
+pub mod record;
 mod request;
 pub mod rule;
 mod rwlock;

@@ -15,14 +15,21 @@
 //! - an expired *holder* is over; an expired *waiter* keeps its place until it stands at the front.
 
 mod amend;
+#[doc(hidden)]
+pub mod golden;
 mod ledger;
 mod request;
 mod settle;
 mod view;
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod vectors;
+
 pub use amend::amend;
 pub use ledger::{Head, Ledger, Row};
-pub use request::{claim, evict, release, renew};
+pub use request::{claim, evict, pass, release, renew};
 pub use view::snapshot;
 
 use crate::claim::Inbox;

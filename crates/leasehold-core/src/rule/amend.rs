@@ -65,9 +65,10 @@ fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Re
         return Ok(if row.held > 0 && !row.is_expired(now) { Found::Row(row) } else { Found::Gone });
     }
     if let Change::Owner(heir) = change
-        && let Some(row) = ledger.row(&heir.id)?.filter(|row| row.held > 0 && !row.is_expired(now)) {
-            return Ok(Found::Adopted(row));
-        }
+        && let Some(row) = ledger.row(&heir.id)?.filter(|row| row.held > 0 && !row.is_expired(now))
+    {
+        return Ok(Found::Adopted(row));
+    }
     Ok(Found::Gone)
 }
 

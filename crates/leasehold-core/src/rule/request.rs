@@ -86,10 +86,11 @@ pub fn release(
     refuse_for: Option<Duration>,
     now: u64,
 ) -> Result<Outcome<Released>> {
+    // Also when the claim is there: it may be asked twice, and the other copy still be on the way.
+    if let Some(length) = refuse_for {
+        ledger.refuse(id, now.saturating_add(millis(length)))?;
+    }
     let (Some(before), Some(row)) = (ledger.head()?, ledger.row(id)?) else {
-        if let Some(length) = refuse_for {
-            ledger.refuse(id, now.saturating_add(millis(length)))?;
-        }
         return Ok(Outcome::quiet(Released::Gone));
     };
     let mut head = before.clone();
@@ -121,7 +122,16 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
     Ok(Outcome { answer: true, promoted, ended: vec![row.inbox] })
 }
 
-/// Lets time pass: frees what is over, then grants.
+/// Lets time pass on a key that nobody asks about: for stores that sweep.
+pub fn pass(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<()>> {
+    let Some(before) = ledger.head()? else { return Ok(Outcome::quiet(())) };
+    let mut head = before.clone();
+    let promoted = catch_up(ledger, &mut head, now)?;
+    close(ledger, Some(&before), &head)?;
+    Ok(Outcome { answer: (), promoted, ended: Vec::new() })
+}
+
+/// Frees what is over, then grants.
 pub(super) fn catch_up(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Result<Vec<Promotion>> {
     expire(ledger, head, now)?;
     settle(ledger, head, now)
