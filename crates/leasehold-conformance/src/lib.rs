@@ -1,1 +1,17 @@
-//! Stub.
+#![doc = include_str!("../README.md")]
+
+mod case;
+mod cases;
+mod fixture;
+mod harness;
+pub mod history;
+mod listener;
+mod panics;
+mod scene;
+mod spy;
+mod verdict;
+mod views;
+
+pub use fixture::{Fixture, Hook, RawState};
+pub use harness::run;
+pub use spy::{Call, Counts, Spy};

@@ -1,0 +1,31 @@
+//! The laws, one file per group.
+
+mod amending;
+mod ending;
+mod exclusion;
+mod leases;
+mod mutex;
+mod names;
+mod order;
+mod sight;
+mod tokens;
+
+use crate::case::Case;
+
+/// Every case, in the order of the laws.
+pub(crate) fn all() -> Vec<Case> {
+    [
+        exclusion::cases(),
+        order::cases(),
+        tokens::cases(),
+        leases::cases(),
+        ending::cases(),
+        amending::cases(),
+        sight::cases(),
+        names::cases(),
+        mutex::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

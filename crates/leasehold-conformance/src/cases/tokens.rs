@@ -1,0 +1,182 @@
+//! Law 3: every grant carries a number larger than that of every earlier grant of the key.
+
+use leasehold_core::{Capability, Change, Claim, Order};
+
+use crate::case::cases;
+use crate::scene::{SLACK, Scene};
+use crate::verdict::{Expect, Stop, Verdict};
+
+cases!("tokens":
+    tokens_rise_across_a_release,
+    tokens_rise_across_an_expiry,
+    tokens_rise_across_an_eviction,
+    tokens_rise_across_connections,
+    a_promoted_claim_has_the_token_of_its_grant,
+    holders_side_by_side_have_tokens_of_their_own,
+    a_barger_gets_a_larger_token_than_those_before,
+    growing_takes_a_new_token,
+    the_token_stays_for_as_long_as_the_claim_holds,
+    the_token_is_above_what_the_claim_asks,
+    a_promotion_is_told_with_seat_and_token,
+    a_promotion_is_told_to_its_inbox_only,
+);
+
+async fn tokens_rise_across_a_release(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let mut last = 0;
+    for _ in 0..20 {
+        let claim = scene.claim(&key, 1, 1)?;
+        let token = scene.ask(&claim).await?.granted()?.token;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        scene.release(&claim).await?;
+    }
+    Ok(())
+}
+
+async fn tokens_rise_across_an_expiry(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let first = scene.ask(&scene.brief(&key, 1, 1)?).await?.granted()?.token;
+    scene.until_free(&key).await?;
+    let second = scene.ask(&scene.claim(&key, 1, 1)?).await?.granted()?.token;
+    assert!(second > first, "{second} after {first}");
+    Ok(())
+}
+
+async fn tokens_rise_across_an_eviction(scene: Scene) -> Verdict {
+    scene.needs(Capability::Evict)?;
+    let key = scene.key();
+    let first = scene.ask(&scene.claim(&key, 1, 1)?).await?.granted()?.token;
+    assert!(scene.store.evict(&key, first).await?);
+    let second = scene.ask(&scene.claim(&key, 1, 1)?).await?.granted()?.token;
+    assert!(second > first, "{second} after {first}");
+    Ok(())
+}
+
+async fn tokens_rise_across_connections(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let mut last = 0;
+    for _ in 0..5 {
+        let other = scene.another().await?;
+        let claim = other.claim(&key, 1, 1)?;
+        let token = other.ask(&claim).await?.granted()?.token;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        other.release(&claim).await?;
+    }
+    Ok(())
+}
+
+async fn a_promoted_claim_has_the_token_of_its_grant(scene: Scene) -> Verdict {
+    scene.needs_order()?;
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let holder = scene.claim(&key, 2, 3)?;
+    scene.ask(&holder).await?.granted()?;
+    let waiter = scene.claim(&key, 3, 3)?;
+    scene.ask(&waiter).await?.waiting()?;
+    let barger = Claim { order: Order::Barging, ..scene.claim(&key, 1, 3)? };
+    let between = scene.ask(&barger).await?.granted()?.token;
+    scene.release(&holder).await?;
+    scene.release(&barger).await?;
+    // It queued before the barger and was granted after it: the number is that of the grant.
+    assert!(scene.renew(&waiter).await?.granted()?.token > between);
+    Ok(())
+}
+
+async fn holders_side_by_side_have_tokens_of_their_own(scene: Scene) -> Verdict {
+    scene.needs_order()?;
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let holder = scene.claim(&key, 3, 3)?;
+    scene.ask(&holder).await?.granted()?;
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        let claim = scene.claim(&key, 1, 3)?;
+        scene.ask(&claim).await?.waiting()?;
+        waiters.push(claim);
+    }
+    // One release promotes all three.
+    scene.release(&holder).await?;
+    let mut last = 0;
+    for claim in &waiters {
+        let token = scene.renew(claim).await?.granted()?.token;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+    Ok(())
+}
+
+async fn a_barger_gets_a_larger_token_than_those_before(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let first = scene.ask(&scene.claim(&key, 1, 2)?).await?.granted()?.token;
+    let barger = Claim { order: Order::Barging, ..scene.claim(&key, 1, 2)? };
+    assert!(scene.ask(&barger).await?.granted()?.token > first);
+    Ok(())
+}
+
+async fn growing_takes_a_new_token(scene: Scene) -> Verdict {
+    scene.needs(Capability::AmendUnits)?;
+    let key = scene.key();
+    let (one, two) = (scene.claim(&key, 1, 3)?, scene.claim(&key, 1, 3)?);
+    scene.ask(&one).await?.granted()?;
+    let between = scene.ask(&two).await?.granted()?.token;
+    let grown = scene.amend(&one, Change::Units(2)).await?.granted()?;
+    assert_eq!(grown.units, 2);
+    assert!(grown.token > between, "the write that made it hold more has its own number");
+    Ok(())
+}
+
+async fn the_token_stays_for_as_long_as_the_claim_holds(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let claim = scene.claim(&key, 1, 1)?;
+    let first = scene.ask(&claim).await?.granted()?;
+    for _ in 0..3 {
+        let again = scene.renew(&claim).await?.granted()?;
+        assert_eq!((again.token, again.seat), (first.token, first.seat));
+    }
+    assert_eq!(scene.holders(&key).await?[0].token, first.token);
+    Ok(())
+}
+
+async fn the_token_is_above_what_the_claim_asks(scene: Scene) -> Verdict {
+    scene.needs(Capability::TokenAbove)?;
+    let key = scene.key();
+    let claim = scene.claim(&key, 1, 1)?;
+    let above = scene.ask(&claim).await?.granted()?.token + 1_000_000_000;
+    scene.release(&claim).await?;
+    let claim = Claim { token_above: above, ..scene.claim(&key, 1, 1)? };
+    assert!(scene.ask(&claim).await?.granted()?.token > above);
+    Ok(())
+}
+
+async fn a_promotion_is_told_with_seat_and_token(scene: Scene) -> Verdict {
+    scene.needs_pushes()?;
+    let key = scene.key();
+    let (holder, waiter) = (scene.claim(&key, 1, 1)?, scene.claim(&key, 1, 1)?);
+    scene.ask(&holder).await?.granted()?;
+    let place = scene.ask(&waiter).await?.waiting()?;
+    // From another connection: as far away as a promotion can come from.
+    scene.another().await?.release(&holder).await?;
+    let told = scene.listener.promotion_within(SLACK).await;
+    let told = told.ok_or_else(|| Stop::fail("no promotion was heard"))?;
+    let grant = scene.renew(&waiter).await?.granted()?;
+    assert_eq!((told.key, told.inbox, told.seat), (key, scene.inbox, place.seat));
+    assert_eq!((told.seat, told.token, told.units), (grant.seat, grant.token, grant.units));
+    Ok(())
+}
+
+async fn a_promotion_is_told_to_its_inbox_only(scene: Scene) -> Verdict {
+    scene.needs_pushes()?;
+    let other = scene.another().await?;
+    let key = scene.key();
+    let holder = scene.claim(&key, 1, 1)?;
+    scene.ask(&holder).await?.granted()?;
+    other.ask(&other.claim(&key, 1, 1)?).await?.waiting()?;
+    scene.ask(&scene.claim(&key, 1, 1)?).await?.waiting()?;
+    scene.release(&holder).await?;
+    assert!(other.listener.promotion_within(SLACK).await.is_some());
+    assert_eq!(scene.listener.promotions(), []);
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What a store brings to be judged: a way in, a way to look from outside, and the faults it can suffer.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Client, Fut, Key, Store};
+
+/// One trial's view of a store. [`run`](crate::run) makes a new one for every trial, inside the trial's own
+/// tokio runtime; dropping it ends whatever it started.
+pub trait Fixture: Debug + Send + Sync + 'static {
+    /// A new connection to the store: as if another process had come. All connections of one fixture see
+    /// the same claims.
+    fn store(&self) -> Fut<'_, Arc<dyn Store>>;
+
+    /// What the store has about a key, asked without the library: by SQL, by the server's own command line,
+    /// by reading the file. Otherwise the library would vouch for itself.
+    fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState>;
+
+    /// The shortest lease that is comfortable for cases about time: long against one call to the store on a
+    /// busy machine, short for whoever waits for it to end.
+    fn lease(&self) -> Duration;
+
+    /// A name that nobody used before.
+    fn fresh_key(&self) -> Key {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("conformance/{}/{number}", std::process::id());
+        Key::new(name).expect("a short name is a key")
+    }
+
+    /// A new client on a new connection.
+    fn connect(&self) -> Fut<'_, Client> {
+        Box::pin(async { Client::new(self.store().await?).await })
+    }
+
+    /// Lets another process take `key` with [`lease`](Fixture::lease) and kills it without a chance to clean up.
+    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+        Hook::Cannot("the fixture cannot kill a process that holds")
+    }
+
+    /// Cuts the connections between clients and store; calls stay unanswered until [`heal`](Fixture::heal).
+    fn cut(&self) -> Hook<'_> {
+        Hook::Cannot("the fixture has no network to cut")
+    }
+
+    /// Mends what [`cut`](Fixture::cut) cut.
+    fn heal(&self) -> Hook<'_> {
+        Hook::Cannot("the fixture has no network to heal")
+    }
+
+    /// Stops the server without warning and starts it again.
+    fn restart_server(&self) -> Hook<'_> {
+        Hook::Cannot("the store has no server to restart")
+    }
+}
+
+/// A fault that a fixture may be able to cause.
+pub enum Hook<'a> {
+    /// This causes it.
+    Does(Fut<'a, ()>),
+    /// The store cannot suffer it; the trial is listed as ignored with this reason.
+    Cannot(&'static str),
+}
+
+impl Debug for Hook<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Does(_) => f.write_str("Does"),
+            Self::Cannot(reason) => f.debug_tuple("Cannot").field(reason).finish(),
+        }
+    }
+}
+
+/// What a store has about one key, by its own account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawState {
+    /// Claims that hold, expired ones that nobody has buried included.
+    pub holders: usize,
+    /// The units they hold together.
+    pub units: u64,
+    /// Claims that wait.
+    pub waiters: usize,
+    /// Everything stored on behalf of the key: rows, nodes, keys, marks. Zero for a key that nobody uses.
+    pub residue: usize,
+}

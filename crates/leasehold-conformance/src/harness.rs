@@ -1,0 +1,106 @@
+//! One trial per case and store, each on a runtime of its own, none without an end.
+
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use leasehold_core::{Error, Result};
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::case::{Case, Company};
+use crate::cases;
+use crate::fixture::Fixture;
+use crate::panics;
+use crate::scene::Scene;
+use crate::verdict::{Stop, Verdict};
+
+/// A trial that takes longer than this hangs, and fails.
+const DEADLINE: Duration = Duration::from_secs(90);
+/// The same for the long runs that [`SOAK`] asks for.
+const SOAK_DEADLINE: Duration = Duration::from_secs(3600);
+/// Stores that may be missing, separated by commas.
+const ALLOW_MISSING: &str = "LEASEHOLD_ALLOW_MISSING";
+/// Asks for the long form of the cases that have one.
+pub(crate) const SOAK: &str = "LEASEHOLD_SOAK";
+
+/// Judges a store: call it from the `main` of a test with `harness = false`, and return what it returns.
+///
+/// `make` is called once per trial, inside the trial's tokio runtime. When it fails the store is missing:
+/// every trial fails, unless the environment variable `LEASEHOLD_ALLOW_MISSING` names the store.
+///
+/// The arguments are those of `cargo test`: a filter, `--list`, `--exact`, `--test-threads`, and so on.
+pub fn run<F: Fixture>(
+    store: &'static str,
+    make: impl Fn() -> Result<F> + Send + Sync + 'static,
+) -> ExitCode {
+    panics::listen();
+    let make: Make = Arc::new(move || Ok(Arc::new(make()?)));
+    let trials = cases::all().into_iter().map(|case| trial(store, &make, case)).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+type Make = Arc<dyn Fn() -> Result<Arc<dyn Fixture>> + Send + Sync>;
+
+fn trial(store: &'static str, make: &Make, case: Case) -> Trial {
+    let name = format!("{store}/{case:?}");
+    let (make, thread) = (make.clone(), name.clone());
+    Trial::ignorable_test(name, move || match judge(store, &thread, make, case) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Stop::Skip(reason)) => Ok(Completion::ignored_with(reason)),
+        Err(Stop::Fail(what)) => Err(what.into()),
+    })
+}
+
+/// Runs a case to its end, or to its deadline.
+fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
+    static FLOOR: RwLock<()> = RwLock::new(());
+    // A failed trial poisons nothing that matters here.
+    let _alone = (case.company == Company::Alone).then(|| FLOOR.write().unwrap_or_else(PoisonError::into_inner));
+    let _among = (case.company == Company::Welcome).then(|| FLOOR.read().unwrap_or_else(PoisonError::into_inner));
+
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).thread_name(name).enable_all().build();
+    let runtime = runtime.map_err(|e| Stop::fail(format_args!("no runtime: {e}")))?;
+    let (done, verdict) = mpsc::channel();
+    let body = async move {
+        let fixture = make().map_err(Ended::Missing)?;
+        (case.body)(Scene::open(fixture).await?).await.map_err(Ended::from)
+    };
+    // On a worker, so that a case which blocks its thread cannot block the deadline.
+    runtime.spawn(async move { done.send(AssertUnwindSafe(body).catch_unwind().await) });
+
+    let deadline = if std::env::var_os(SOAK).is_some() { SOAK_DEADLINE } else { DEADLINE };
+    let verdict = verdict.recv_timeout(deadline);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match (verdict, panics::of(name)) {
+        (Err(_), None) => Err(Stop::Fail(format!("not done after {deadline:?}: something hangs"))),
+        (_, Some(panic)) => Err(Stop::Fail(panic)),
+        (Ok(Ok(Ok(()))), None) => Ok(()),
+        (Ok(Ok(Err(Ended::Stop(stop)))), None) => Err(stop),
+        (Ok(Ok(Err(Ended::Missing(error)))), None) => Err(missing(store, &error)),
+        (Ok(Err(_)), None) => Err(Stop::Fail("it panicked".to_owned())),
+    }
+}
+
+/// Why a trial did not succeed.
+enum Ended {
+    Missing(Error),
+    Stop(Stop),
+}
+
+impl From<Stop> for Ended {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+/// A store that is not there fails the run, unless somebody said that it may be missing.
+fn missing(store: &str, error: &Error) -> Stop {
+    let allowed = std::env::var(ALLOW_MISSING).unwrap_or_default();
+    if allowed.split(',').any(|name| name.trim() == store) {
+        return Stop::skip(format_args!("{store} is missing, and {ALLOW_MISSING} allows it: {error}"));
+    }
+    Stop::Fail(format!("{store} is missing: {error}; set {ALLOW_MISSING}={store} to go without it"))
+}

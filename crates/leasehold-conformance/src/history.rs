@@ -1,0 +1,118 @@
+//! What workers did and when, and whether a lock can explain it.
+//!
+//! Workers (tasks, threads or processes) write down what they asked for and what they were told, with the time
+//! since boot: one clock for everybody on a machine, so that the checker only has to sort. It looks from the
+//! outside: it knows what a holder *believed*, and nothing of stores.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{BootClock, Clock, Released};
+use serde::{Deserialize, Serialize};
+
+pub use check::{Rules, Violation, check};
+
+/// Something that a worker did or was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in microseconds since boot.
+    pub at: u64,
+    /// Who. A worker makes one attempt at a time on a key.
+    pub worker: u64,
+    /// On which lock.
+    pub key: String,
+    /// What.
+    pub step: Step,
+}
+
+/// A step of an attempt to hold a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// It is about to ask.
+    Asks {
+        /// For how many units.
+        units: u64,
+    },
+    /// It has a place in the queue.
+    Queued,
+    /// It holds.
+    Acquired {
+        /// With this token.
+        token: u64,
+        /// This many units.
+        units: u64,
+        /// Until this moment, in microseconds since boot, unless it is renewed.
+        deadline: u64,
+    },
+    /// It was told that it does not hold, and has no place any more.
+    Failed,
+    /// It does not know whether it holds; if so, until its lease ends.
+    Unknown,
+    /// It still holds, now until this moment.
+    Renewed {
+        /// In microseconds since boot.
+        deadline: u64,
+    },
+    /// It was told that it does not hold any more.
+    Lost,
+    /// It is about to release.
+    Releases,
+    /// The release was answered.
+    Released {
+        /// Whether the store still had it.
+        found: Found,
+    },
+}
+
+/// What a release found, as far as the worker knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// The claim.
+    Held,
+    /// Nothing.
+    Gone,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl From<Released> for Found {
+    fn from(released: Released) -> Self {
+        match released {
+            Released::Held => Self::Held,
+            Released::Waiting | Released::Gone => Self::Gone,
+        }
+    }
+}
+
+/// Microseconds since boot, and so far ahead of it.
+pub fn now_plus(ahead: Duration) -> u64 {
+    (BootClock.now() + ahead).as_micros()
+}
+
+/// Collects the events of many workers. Clones write to the same history.
+#[derive(Clone, Debug, Default)]
+pub struct History(Arc<Mutex<Vec<Event>>>);
+
+impl History {
+    /// An empty history.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes down that this happened now.
+    pub fn record(&self, worker: u64, key: &str, step: Step) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that the order of writing is the order of time.
+        let at = now_plus(Duration::ZERO);
+        events.push(Event { at, worker, key: key.to_owned(), step });
+    }
+
+    /// Everything so far, in order.
+    pub fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

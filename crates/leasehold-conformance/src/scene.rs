@@ -1,0 +1,197 @@
+//! What a case works with: the store's verbs with the words of the model, and events to wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Capability, Change, Claim, Holder, IfBusy, Inbox, Info, Key, Released, Snapshot, Store, Units,
+};
+use tokio::time::Instant;
+
+use crate::fixture::{Fixture, Hook, RawState};
+use crate::listener::Listener;
+use crate::verdict::{Expect, Stop, Verdict};
+
+/// How late a store, a timer and a busy machine may be together. Not a measure of speed: it only tells "late"
+/// from "never".
+pub(crate) const SLACK: Duration = Duration::from_secs(5);
+/// How often an event that nobody announces is looked for.
+pub(crate) const GLANCE: Duration = Duration::from_millis(5);
+/// A lease that does not end during a case.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// One trial's fixture, with one connection opened on it.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) fixture: Arc<dyn Fixture>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) inbox: Inbox,
+}
+
+impl Scene {
+    pub(crate) async fn open(fixture: Arc<dyn Fixture>) -> Verdict<Self> {
+        let store = fixture.store().await?;
+        let listener = Arc::new(Listener::default());
+        let inbox = Inbox(fastrand::u64(1..));
+        store.open(inbox, listener.clone()).await?;
+        Ok(Self { fixture, store, listener, inbox })
+    }
+
+    /// The same fixture seen through another connection.
+    pub(crate) async fn another(&self) -> Verdict<Self> {
+        Self::open(self.fixture.clone()).await
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        self.store.info()
+    }
+
+    /// Skips the case on stores that lack a capability.
+    pub(crate) fn needs(&self, capability: Capability) -> Verdict {
+        match self.info().can(capability) {
+            true => Ok(()),
+            false => Err(Stop::skip(format_args!("the store lacks {capability:?}"))),
+        }
+    }
+
+    /// Skips the case on stores whose grants follow no queue.
+    pub(crate) fn needs_order(&self) -> Verdict {
+        match self.info().ordered {
+            true => self.needs(Capability::Queue),
+            false => Err(Stop::skip("the store promises no order")),
+        }
+    }
+
+    /// Skips the case on stores that tell nobody anything.
+    pub(crate) fn needs_pushes(&self) -> Verdict {
+        match self.info().pushes {
+            true => Ok(()),
+            false => Err(Stop::skip("the store does not push: its clients poll")),
+        }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.fixture.fresh_key()
+    }
+
+    /// The short lease of cases about time.
+    pub(crate) fn lease(&self) -> Duration {
+        self.fixture.lease().max(self.info().min_lease)
+    }
+
+    /// `n` of `limit` units, on a lease that does not end during the case.
+    pub(crate) fn claim(&self, key: &Key, n: u64, limit: u64) -> Verdict<Claim> {
+        let mut claim = Claim::new(key.clone(), limit, Units::Exactly(n))?;
+        claim.inbox = self.inbox;
+        claim.lease = Some(LONG.min(self.info().max_lease));
+        claim.patience = LONG.min(self.info().max_lease);
+        Ok(claim)
+    }
+
+    /// A claim that would rather leave than wait.
+    pub(crate) fn attempt(&self, key: &Key, n: u64, limit: u64) -> Verdict<Claim> {
+        Ok(Claim { if_busy: IfBusy::Leave, ..self.claim(key, n, limit)? })
+    }
+
+    /// A claim whose holder will soon be over.
+    pub(crate) fn brief(&self, key: &Key, n: u64, limit: u64) -> Verdict<Claim> {
+        Ok(Claim { lease: Some(self.lease()), ..self.claim(key, n, limit)? })
+    }
+
+    /// A claim whose place in the queue will soon be over.
+    pub(crate) fn impatient(&self, key: &Key, n: u64, limit: u64) -> Verdict<Claim> {
+        Ok(Claim { patience: self.lease(), ..self.claim(key, n, limit)? })
+    }
+
+    pub(crate) async fn ask(&self, claim: &Claim) -> Verdict<Answer> {
+        Ok(self.store.claim(claim).await?)
+    }
+
+    pub(crate) async fn renew(&self, claim: &Claim) -> Verdict<Answer> {
+        let mut answers = self.store.renew(std::slice::from_ref(claim)).await?;
+        match (answers.pop(), answers.is_empty()) {
+            (Some(answer), true) => Ok(answer),
+            _ => Err(Stop::fail("one claim was renewed, and there is not exactly one answer")),
+        }
+    }
+
+    pub(crate) async fn amend(&self, claim: &Claim, change: Change) -> Verdict<Answer> {
+        Ok(self.store.amend(claim, &change).await?)
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim) -> Verdict<Released> {
+        Ok(self.store.release(claim, None).await?)
+    }
+
+    pub(crate) async fn inspect(&self, key: &Key) -> Verdict<Option<Snapshot>> {
+        Ok(self.store.inspect(key).await?)
+    }
+
+    pub(crate) async fn raw(&self, key: &Key) -> Verdict<RawState> {
+        Ok(self.fixture.raw_state(key).await?)
+    }
+
+    pub(crate) async fn holders(&self, key: &Key) -> Verdict<Vec<Holder>> {
+        Ok(self.inspect(key).await?.map_or_else(Vec::new, |seen| seen.holders))
+    }
+
+    /// Renews a waiter until it holds, as its keeper would.
+    pub(crate) async fn until_granted(&self, claim: &Claim) -> Verdict<leasehold_core::Grant> {
+        let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;
+        loop {
+            match self.renew(claim).await? {
+                Answer::Waiting(_) if Instant::now() < give_up => tokio::time::sleep(GLANCE).await,
+                answer => return answer.granted(),
+            }
+        }
+    }
+
+    /// Waits until the store shows nobody on the key that a predicate matches.
+    pub(crate) async fn until(&self, key: &Key, done: impl Fn(Option<&Snapshot>) -> bool) -> Verdict {
+        let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;
+        loop {
+            let seen = self.inspect(key).await?;
+            if done(seen.as_ref()) {
+                return Ok(());
+            }
+            if Instant::now() >= give_up {
+                return Err(Stop::fail(format_args!("waited in vain; the store still shows {seen:?}")));
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Waits until nobody is on the key.
+    pub(crate) async fn until_free(&self, key: &Key) -> Verdict {
+        self.until(key, |seen| seen.is_none()).await
+    }
+
+    /// Waits until the store itself has nothing about the key any more.
+    pub(crate) async fn until_nothing_is_left(&self, key: &Key) -> Verdict {
+        self.until_raw(key, |now| *now == RawState::default()).await
+    }
+
+    /// Waits until the store's own account of a key is as it should be.
+    pub(crate) async fn until_raw(&self, key: &Key, done: impl Fn(&RawState) -> bool) -> Verdict {
+        let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;
+        loop {
+            let now = self.raw(key).await?;
+            if done(&now) {
+                return Ok(());
+            }
+            if Instant::now() >= give_up {
+                return Err(Stop::fail(format_args!("waited in vain; the store still has {now:?}")));
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Causes a fault, or skips the case.
+    pub(crate) async fn cause(&self, hook: Hook<'_>) -> Verdict {
+        match hook {
+            Hook::Does(fault) => Ok(fault.await?),
+            Hook::Cannot(reason) => Err(Stop::skip(reason)),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The memory store before the suite that judges every store.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::{Fixture, RawState, run};
+use leasehold_core::{Fut, Key, Memory, Store};
+
+fn main() -> ExitCode {
+    run("memory", || Ok(InMemory(Memory::new())))
+}
+
+/// A store of its own for every trial: whatever it remembers is the trial's.
+#[derive(Debug)]
+struct InMemory(Memory);
+
+impl Fixture for InMemory {
+    fn store(&self) -> Fut<'_, Arc<dyn Store>> {
+        Box::pin(async { Ok(Arc::new(self.0.clone()) as _) })
+    }
+
+    /// Memory has nothing outside of itself to ask; what it remembers in total is counted independently.
+    fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
+        Box::pin(async move {
+            let residue = self.0.residue();
+            let Some(seen) = self.0.inspect(key).await? else {
+                return Ok(RawState { residue, ..RawState::default() });
+            };
+            let (holders, waiters) = (seen.holders.len(), seen.waiters.len());
+            Ok(RawState { holders, units: seen.held(), waiters, residue })
+        })
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
