@@ -1,0 +1,167 @@
+//! Running every test and counting them, whichever harness they run on.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::{cargo, servers};
+
+/// What `cargo xtask test` was told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    quick: bool,
+    allow_missing: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match (*word, word.split_once('=')) {
+                ("--quick", _) => options.quick = true,
+                ("--allow-missing", _) => {
+                    let name = words.next().ok_or("--allow-missing needs a name")?;
+                    options.allow_missing.push((*name).to_owned());
+                }
+                (_, Some(("--allow-missing", name))) => options.allow_missing.push(name.to_owned()),
+                _ => return Err(format!("no such option: {word}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the suite; an error when anything failed, or when nothing ran.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    servers::provide(&options.allow_missing)?;
+    let mut cargo = cargo::command();
+    // All features, as the lints and the documentation are built: one set of artefacts serves them all.
+    cargo.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    if options.quick {
+        cargo.args(["--lib", "--bins", "--test", "conformance"]);
+    }
+    if !options.allow_missing.is_empty() {
+        cargo.env("LEASEHOLD_ALLOW_MISSING", options.allow_missing.join(","));
+    }
+    let tally = stream(cargo, &mut std::io::stdout().lock())?;
+    println!("{tally}");
+    if tally.failed > 0 || tally.passed == 0 { Err("the tests did not pass".to_owned()) } else { Ok(()) }
+}
+
+/// Passes the output on, line by line, and counts what it reports.
+fn stream(mut command: Command, out: &mut impl Write) -> Result<Tally, String> {
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| format!("cannot start cargo: {error}"))?;
+    let output = child.stdout.take().ok_or("cargo has no output")?;
+    let mut tally = Tally::default();
+    // Bytes, not text: a test may print anything.
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.map_err(|error| format!("cannot read the tests' output: {error}"))?;
+        tally.add(&Tally::of(&String::from_utf8_lossy(&line)));
+        // Whoever reads may have gone; the tests are run to their end all the same.
+        let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for cargo: {error}"))?;
+    if !status.success() && tally.failed == 0 {
+        eprintln!("xtask: cargo ended with {status}, and no test says why: counted as one failure");
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+/// How the tests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Tally {
+    /// What one line reports: nothing, unless it is a harness's last line.
+    fn of(line: &str) -> Self {
+        let mut tally = Self::default();
+        let Some(result) = line.strip_prefix("test result: ") else { return tally };
+        for part in result.split(['.', ';']) {
+            match part.trim().split_once(' ').map(|(n, what)| (n.parse(), what)) {
+                Some((Ok(n), "passed")) => tally.passed = n,
+                Some((Ok(n), "failed")) => tally.failed = n,
+                Some((Ok(n), "ignored")) => tally.skipped = n,
+                _ => {}
+            }
+        }
+        tally
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 {
+            write!(f, ", {} skipped", self.skipped)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Tally {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        // Not to the real output: whoever runs these tests counts such lines.
+        stream(command, &mut std::io::sink()).unwrap()
+    }
+
+    #[test]
+    fn a_harness_s_last_line_is_counted() {
+        let line = "test result: FAILED. 12 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 1.52s";
+        assert_eq!(Tally::of(line), Tally { passed: 12, failed: 2, skipped: 3 });
+    }
+
+    #[test]
+    fn other_lines_are_not_counted() {
+        assert_eq!(Tally::of("test rule::it ... ok, as in test result: ok. 5 passed"), Tally::default());
+        assert_eq!(Tally::of("5 passed; 1 failed"), Tally::default());
+    }
+
+    #[test]
+    fn the_results_of_all_programs_are_added_up() {
+        let tally = shell(
+            "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; echo 'test result: ok. 3 passed; 0 failed; 1 ignored'",
+        );
+        assert_eq!(tally.to_string(), "5 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_run_that_dies_without_a_failed_test_is_a_failure() {
+        assert_eq!(
+            shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101").to_string(),
+            "2 passed, 1 failed"
+        );
+    }
+
+    #[test]
+    fn output_that_is_not_text_does_not_stop_the_count() {
+        assert_eq!(
+            shell("printf '\\377\\n'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'").passed,
+            1
+        );
+    }
+
+    #[test]
+    fn options_are_understood_and_others_refused() {
+        let parsed = Options::parse(&["--quick", "--allow-missing", "a", "--allow-missing=b"]).unwrap();
+        assert_eq!(parsed, Options { quick: true, allow_missing: vec!["a".into(), "b".into()] });
+        assert!(Options::parse(&["--allow-missing"]).is_err());
+        assert!(Options::parse(&["--fast"]).is_err());
+    }
+}

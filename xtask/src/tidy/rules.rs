@@ -1,0 +1,172 @@
+//! The rules, one function each.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::File;
+
+/// Past this a file holds more than one idea.
+const MOST_LINES: usize = 400;
+
+/// Crates under `crates/` that are not stores; all others are.
+const NOT_STORES: &[&str] =
+    &["leasehold", "leasehold-core", "leasehold-conformance", "leasehold-cli", "leasehold-bench"];
+
+/// What everybody wants to know of a store, in this order.
+const STORE_HEADINGS: &[&str] =
+    &["Use it", "How it works here", "Guarantees and limits", "Options", "Operating it"];
+
+pub(super) fn files_are_short(files: &[File]) -> Vec<String> {
+    let code = files.iter().filter(|file| {
+        let ours = file.path.starts_with("crates/") || file.path.starts_with("xtask/");
+        ours && [".rs", ".lua", ".sql"].iter().any(|end| file.path.ends_with(end))
+    });
+    let long = code.filter(|file| file.text.lines().count() > MOST_LINES);
+    long.map(|file| {
+        let lines = file.text.lines().count();
+        file.complain(None, format_args!("{lines} lines, the most is {MOST_LINES}: split it by idea"))
+    })
+    .collect()
+}
+
+pub(super) fn stores_explain_themselves(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for manifest in files {
+        let Some(name) = crate_of(manifest).filter(|name| !NOT_STORES.contains(name)) else { continue };
+        let readme = format!("crates/{name}/README.md");
+        let Some(readme) = files.iter().find(|file| file.path == readme) else {
+            complaints.push(manifest.complain(None, "a store needs a README.md beside this"));
+            continue;
+        };
+        let headings: Vec<_> = readme.text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let mut at = 0;
+        for wanted in STORE_HEADINGS {
+            match headings[at..].iter().position(|heading| heading.trim() == *wanted) {
+                Some(found) => at += found + 1,
+                None => complaints.push(
+                    readme.complain(None, format_args!("no heading `## {wanted}` (in the usual order)")),
+                ),
+            }
+        }
+    }
+    complaints
+}
+
+/// The crate whose manifest this is, for crates under `crates/`.
+fn crate_of(file: &File) -> Option<&str> {
+    let name = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+    (!name.contains('/')).then_some(name)
+}
+
+pub(super) fn crates_inherit_the_lints(files: &[File]) -> Vec<String> {
+    let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let lax = manifests.filter(|file| !file.text.contains("[lints]\nworkspace = true"));
+    lax.map(|file| file.complain(None, "add `[lints]` with `workspace = true`")).collect()
+}
+
+pub(super) fn exceptions_have_a_reason(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        let lines: Vec<_> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let starts = ["#[allow(", "#![allow(", "#[expect(", "#![expect("];
+            if !starts.iter().any(|start| line.trim_start().starts_with(start)) {
+                continue;
+            }
+            // The attribute may go over several lines.
+            let end = lines[index..].iter().position(|line| line.contains(")]")).unwrap_or(0);
+            if !lines[index..=index + end].iter().any(|line| line.contains("reason =")) {
+                complaints.push(file.complain(Some(index), "say why: add `reason = \"...\"`"));
+            }
+        }
+    }
+    complaints
+}
+
+pub(super) fn nothing_names_this_machine(files: &[File]) -> Vec<String> {
+    let home = std::env::var("HOME").unwrap_or_default();
+    let mut places = vec![["", "root", ""].join("/"), ["", "work", ""].join("/")];
+    if home.len() > 1 {
+        places.push(format!("{home}/"));
+    }
+    let mut complaints = Vec::new();
+    for file in files {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(place) = places.iter().find(|place| names(line, place)) {
+                complaints
+                    .push(file.complain(Some(index), format_args!("`{place}` is a place on one machine")));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether an absolute path in `line` starts with `place`.
+fn names(line: &str, place: &str) -> bool {
+    line.match_indices(place).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_alphanumeric() && !"._-/}~*".contains(c))
+    })
+}
+
+pub(super) fn dependencies_come_from_crates_io(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        for (index, line) in file.text.lines().enumerate() {
+            let elsewhere = match file.path.as_str() {
+                "Cargo.lock" => {
+                    line.starts_with("source = ")
+                        && line != "source = \"registry+https://github.com/rust-lang/crates.io-index\""
+                }
+                ".cargo/config.toml" => ["[source", "[registr"].iter().any(|table| line.starts_with(table)),
+                _ => false,
+            };
+            if elsewhere {
+                complaints.push(file.complain(Some(index), "dependencies come from crates.io, by that name"));
+            }
+        }
+    }
+    complaints
+}
+
+/// Relative links in prose lead to files of the repository.
+pub(super) fn links_lead_somewhere(files: &[File]) -> Vec<String> {
+    let mut there = HashSet::new();
+    for file in files {
+        there.extend(Path::new(&file.path).ancestors().map(PathBuf::from));
+    }
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (index, line) in file.text.lines().enumerate() {
+            for target in targets(line) {
+                let base = Path::new(&file.path).parent().unwrap_or(Path::new(""));
+                if !there.contains(&flat(&base.join(target))) {
+                    complaints.push(file.complain(Some(index), format_args!("no such file: {target}")));
+                }
+            }
+        }
+    }
+    complaints
+}
+
+/// The files that a line of prose links to: not addresses, not headings, not Rust items.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    let links = line.match_indices("](").filter_map(|(at, _)| line[at + 2..].split_once(')'));
+    let files = links.map(|(target, _)| target.split('#').next().unwrap_or(target));
+    files.filter(|target| !target.is_empty() && !target.contains(':') && target.contains(['/', '.']))
+}
+
+/// The path without `.` and `..`.
+fn flat(path: &Path) -> PathBuf {
+    let mut flat = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                flat.pop();
+            }
+            part => flat.push(part),
+        }
+    }
+    flat
+}
