@@ -1,0 +1,125 @@
+//! The fence: the one row that all keys share, and the numbers drawn from it.
+//!
+//! Numbers are hybrid: above the last one, and at least the wall clock in microseconds, so that they go on
+//! rising when the file is lost. A power cut may undo the last commits of the default mode and the wall
+//! clock may have been ahead, so numbers are also reserved: those up to `ceiling` belong to this boot, the
+//! ceiling is raised by a synced commit, and the next boot starts above it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use leasehold_core::{Error, ErrorKind, Result};
+use rusqlite::{Connection, params};
+
+use crate::epoch::Epoch;
+use crate::fault::explain;
+
+/// How many numbers are reserved at a time: ten minutes of microseconds, so at most one synced commit in
+/// ten minutes is owed to them.
+const RESERVED: u64 = 600_000_000;
+
+/// The fence as read at the start of a step.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    last: u64,
+    ceiling: u64,
+    /// When it was last written, by the clock of its epoch.
+    pub(crate) stamp: u64,
+    pub(crate) refusals: u64,
+    /// Whether its times are by our clock.
+    pub(crate) is_ours: bool,
+    is_changed: bool,
+}
+
+impl Fence {
+    pub(crate) fn read(connection: &Connection, epoch: &Epoch, now: u64) -> rusqlite::Result<Self> {
+        let mut query = connection.prepare_cached(
+            "SELECT last, ceiling, stamp, refusals, epoch FROM leasehold WHERE key = x'' AND id = x''",
+        )?;
+        query.query_row([], |row| {
+            let number = |at| row.get::<_, i64>(at).map(i64::cast_unsigned);
+            let stamp = number(2)?;
+            Ok(Self {
+                last: number(0)?,
+                ceiling: number(1)?,
+                stamp,
+                refusals: number(3)?,
+                is_ours: epoch.covers(row.get_ref(4)?.as_str()?, stamp, now),
+                is_changed: false,
+            })
+        })
+    }
+
+    /// Draws the next number. `true` when the step must be synced for it.
+    pub(crate) fn number(&mut self, above: u64) -> Result<(u64, bool)> {
+        let next = self.last.max(above).saturating_add(1).max(wall_micros());
+        if next > i64::MAX.unsigned_abs() - RESERVED {
+            let message =
+                format!("no token above {above} is left: the caller has seen a token that is not ours");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.last = next;
+        self.is_changed = true;
+        let beyond = next > self.ceiling;
+        if beyond {
+            self.ceiling = next + RESERVED;
+        }
+        Ok((next, beyond))
+    }
+
+    /// Makes sure that the row is written at the end of the step, with its stamp.
+    pub(crate) fn touch(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Writes it back if anything changed.
+    pub(crate) fn write(&self, connection: &Connection, now: u64) -> Result<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let mut update = connection
+            .prepare_cached(
+                "UPDATE leasehold SET last = ?1, ceiling = ?2, stamp = ?3, refusals = ?4 WHERE key = x'' AND id = x''",
+            )
+            .map_err(explain)?;
+        let numbers = [self.last, self.ceiling, now, self.refusals].map(u64::cast_signed);
+        update.execute(params![numbers[0], numbers[1], numbers[2], numbers[3]]).map_err(explain)?;
+        Ok(())
+    }
+
+    /// Translates everything in the file to our clock.
+    ///
+    /// The owners may be dead (the machine was rebooted) or alive (another clock on the same file), so
+    /// nothing is over: what was left of each lease when the file last changed is left of it now. Never
+    /// early, because at least that long a time has passed for its owner; and an owner that still lives
+    /// meets a foreign epoch at its next renewal.
+    pub(crate) fn adopt(&mut self, connection: &Connection, epoch: &Epoch, now: u64) -> Result<()> {
+        // An owner's lease is also never longer than itself: the stamp can be older than the last renewal.
+        // A tail (its id starts with eight zeros) has no lease of its own any more.
+        connection
+            .execute(
+                "UPDATE leasehold SET
+                    since = max(0, since + ?1 - ?2),
+                    quiet_until = 0,
+                    expires = max(0, ?1 + CASE
+                        WHEN key = x'' OR substr(id, 1, 8) = zeroblob(8) THEN expires - ?2
+                        WHEN held > 0 THEN min(expires - ?2, lease)
+                        ELSE min(expires - ?2, patience) END)
+                 WHERE NOT (key = x'' AND id = x'')",
+                params![now.cast_signed(), self.stamp.cast_signed()],
+            )
+            .map_err(explain)?;
+        connection
+            .execute("UPDATE leasehold SET epoch = ?1 WHERE key = x'' AND id = x''", [epoch.as_str()])
+            .map_err(explain)?;
+        // What was given out after the last synced commit may be forgotten; what was reserved is not.
+        self.last = self.last.max(self.ceiling);
+        self.is_ours = true;
+        self.is_changed = true;
+        Ok(())
+    }
+}
+
+fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(0)
+}

@@ -1,0 +1,121 @@
+//! Opening the file: is it ours, is it a version that we know, and creating it when it is new.
+//!
+//! Two releases can run side by side as long as both know the file's version.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Error, ErrorKind};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::fault::{Stop, explain};
+use crate::location;
+use crate::settings::{Settings, SyncMode};
+
+/// Marks our files: "Lshd".
+const APPLICATION: i64 = 0x4c73_6864;
+/// The version of the stored format. Raise it when an older release would misread the file.
+const VERSION: i64 = 1;
+/// Small pages: what a commit costs is the pages it writes. A claim with an ordinary name and label fits
+/// four times.
+const PAGE_SIZE: i64 = 2048;
+/// The log is cut back to this when it starts again.
+const LOG_BYTES: i64 = 4 << 20;
+/// More than we have statements.
+const STATEMENTS: usize = 48;
+
+/// Opens the file without looking into it.
+pub(crate) fn open(path: &Path) -> Result<Connection, Stop> {
+    // Creating a file closes a descriptor of it, which would drop the locks of a connection that another
+    // thread opens at this moment.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+
+    let path = location::prepare(path).map_err(|e| e.at("sqlite"))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(&path, flags)?;
+    // Waiting is ours: only the thread may, and with jitter.
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// Checks that the file is ours and creates what it needs. Repeatable: `Busy` means again.
+pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> {
+    // Before anything is changed: the file may be somebody else's.
+    is_new(connection)?;
+    connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        let message = "the file system cannot share memory between processes: choose a path on a local disk";
+        return Err(Error::new(ErrorKind::Invalid, message).at("sqlite").into());
+    }
+    // Checkpoints sync: the thread makes them.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
+    set_sync(connection, SyncMode::Full)?;
+    create(connection, settings)?;
+    set_sync(connection, settings.sync)
+}
+
+/// Sets what the next transactions survive.
+pub(crate) fn set_sync(connection: &Connection, mode: SyncMode) -> Result<(), Stop> {
+    let level = match mode {
+        SyncMode::Normal => "NORMAL",
+        SyncMode::Full => "FULL",
+    };
+    Ok(connection.pragma_update(None, "synchronous", level)?)
+}
+
+fn create(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Asked again: another process may have been first.
+    if is_new(&transaction)? {
+        transaction.execute_batch(include_str!("schema.sql"))?;
+        transaction.execute(
+            "INSERT INTO leasehold (key, id, last, ceiling, stamp, refusals, epoch, cursor)
+             VALUES (x'', x'', 0, 0, 0, 0, ?1, x'')",
+            [settings.epoch.as_str()],
+        )?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Whether the file is empty; an error when it is not ours.
+fn is_new(connection: &Connection) -> Result<bool, Stop> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let conflict = |message: String| Err(Error::new(ErrorKind::Conflict, message).at("sqlite").into());
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION, VERSION) => Ok(false),
+        (APPLICATION, version) => conflict(format!(
+            "the lock file has format {version}, this release knows {VERSION}: use the newer release everywhere, or another path"
+        )),
+        (0, 0) if is_empty(connection)? => Ok(true),
+        _ => conflict(
+            "the file is the database of another program: choose another path for the locks".to_owned(),
+        ),
+    }
+}
+
+fn is_empty(connection: &Connection) -> Result<bool, Stop> {
+    let count = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?;
+    Ok(count == 0)
+}
+
+/// Moves the log into the file when it has become long. Call on the thread: it syncs.
+pub(crate) fn checkpoint(connection: &Connection, longer_than: i64) -> leasehold_core::Result<()> {
+    let pages = |mode: &str| {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        connection.query_row(&sql, [], |row| row.get::<_, i64>(1)).map_err(explain)
+    };
+    if pages("NOOP")? > longer_than {
+        pages("PASSIVE")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Where the file is: URLs, the default path, and whether the place can be trusted.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use leasehold_core::{Error, ErrorKind, Result};
+
+use crate::settings::{Settings, SyncMode};
+
+/// The path and settings that a URL names: `sqlite:///absolute/path`, `sqlite:relative/path`, or `sqlite:`
+/// for the default path, each with `?sync=normal` or `?sync=full`.
+pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
+    let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
+        invalid(format!("{url:?} does not start with \"sqlite:\": use sqlite:///path/locks.db"))
+    })?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = match path {
+        "" | "//" => default_path()?,
+        _ => match path.strip_prefix("//") {
+            Some(absolute) if absolute.starts_with('/') => decode(absolute)?.into(),
+            Some(_) => {
+                let message =
+                    "no host allowed: use sqlite:///absolute/path (three slashes) or sqlite:relative/path";
+                return Err(invalid(message));
+            }
+            None => decode(path)?.into(),
+        },
+    };
+    let mut settings = Settings::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        settings = match pair {
+            "sync=normal" => settings.sync(SyncMode::Normal),
+            "sync=full" => settings.sync(SyncMode::Full),
+            _ => {
+                let message = format!("unknown parameter {pair:?}: known are sync=normal and sync=full");
+                return Err(invalid(message));
+            }
+        };
+    }
+    Ok((path, settings))
+}
+
+/// The file that is used when none is named: `leasehold/locks.db` in the user's state directory.
+///
+/// That is `$XDG_STATE_HOME`, or else `$HOME/.local/state`. Users do not share it: name a path where
+/// programs of several users must exclude each other.
+///
+/// # Errors
+/// `Invalid` when neither variable is set to an absolute path.
+pub fn default_path() -> Result<PathBuf> {
+    default_path_from(|name| std::env::var_os(name))
+}
+
+fn default_path_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("leasehold/locks.db")).ok_or_else(|| {
+        invalid("no place for the locks, neither XDG_STATE_HOME nor HOME is set: name one with --store sqlite:///path")
+    })
+}
+
+/// Undoes percent encoding.
+fn decode(path: &str) -> Result<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let code = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let code = code.and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(
+            code.ok_or_else(|| invalid(format!("{path:?} has a % without two hex digits: write %25 for %")))?,
+        );
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| invalid(format!("{path:?} is not UTF-8 when decoded")))
+}
+
+/// Makes sure that the file exists, that only its owner can use it, and that nobody else decides what it is.
+/// Returns its path with the directories resolved.
+pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return Err(invalid(format!("{} names no file: name one, like locks.db", path.display())));
+    };
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    create_directories(directory).map_err(|e| refused(directory, "cannot create the directory", e))?;
+    let directory =
+        fs::canonicalize(directory).map_err(|e| refused(directory, "cannot open the directory", e))?;
+    trust(&directory)?;
+    let path = directory.join(name);
+    create(&path)?;
+    Ok(path)
+}
+
+fn create_directories(directory: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(directory)
+}
+
+/// Refuses a directory in which anybody may replace our file.
+fn trust(directory: &Path) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let found =
+            fs::metadata(directory).map_err(|e| refused(directory, "cannot open the directory", e))?;
+        if found.permissions().mode() & 0o1002 == 0o0002 {
+            let message = format!(
+                "anybody may replace files in {}: set its sticky bit (chmod +t) or choose another directory",
+                directory.display()
+            );
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+    }
+    Ok(())
+}
+
+/// Creates the file if it is not there. One that exists is never opened here: closing it again would drop
+/// the locks that SQLite has on it elsewhere in this process (POSIX locks belong to the process).
+fn create(path: &Path) -> Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(refused(path, "cannot create the file", e))
+        }
+        _ => {
+            let found = fs::symlink_metadata(path).map_err(|e| refused(path, "cannot open the file", e))?;
+            if found.is_file() {
+                return Ok(());
+            }
+            let what = if found.is_symlink() { "a symbolic link" } else { "not a file" };
+            let message = format!("{} is {what}: name the file itself", path.display());
+            Err(Error::new(ErrorKind::Denied, message))
+        }
+    }
+}
+
+fn refused(path: &Path, problem: &str, cause: std::io::Error) -> Error {
+    use std::io::ErrorKind as Io;
+    let (kind, way_out) = match cause.kind() {
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => {
+            (ErrorKind::Denied, "choose a place that you may write, or ask for the right to")
+        }
+        Io::StorageFull | Io::QuotaExceeded => (ErrorKind::Unavailable, "free some space"),
+        _ => (ErrorKind::Invalid, "choose another path"),
+    };
+    Error::new(kind, format!("{problem} {}: {way_out}", path.display())).because(cause)
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, message).at("sqlite")
+}
+
+#[cfg(test)]
+mod tests;
