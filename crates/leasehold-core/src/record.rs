@@ -1,2 +1,107 @@
-//! placeholder
+//! Stores that can only compare and swap: the smaller trait, and the adaptor that makes a [`Store`] of it.
+//!
+//! memcached, Consul's key-value part or a file cannot run the rule, but they can replace a value if it has
+//! not changed. So a key's whole book is one record: [`RecordStore`] loads it, applies the rule, writes it
+//! back, and starts again when somebody was faster.
+//!
+//! Deliberately absent: liveness by session. Claims in a record live on their leases.
+//!
+//! [`Store`]: crate::Store
+
 pub mod format;
+mod store;
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+pub use store::RecordStore;
+
+use crate::capability::Info;
+use crate::claim::Inbox;
+use crate::key::Key;
+use crate::store::{Fut, Wakes};
+
+/// A store of versioned records.
+///
+/// # Laws
+/// 1. [`load`](Records::load) and [`swap`](Records::swap) are linearizable per key; `Stale` leaves no trace.
+/// 2. While a record is kept, its version changes with every swap and never comes back.
+/// 3. A record is kept at least as long as its last swap said ([`Keep`]).
+/// 4. A swap whose reply was lost is `Indeterminate`, never `Stale`: the adaptor's caller asks again.
+/// 5. `now` never goes back by more than [`Info::rounding`], whoever loads.
+pub trait Records: Debug + Send + Sync + 'static {
+    /// What this store is and what it can do.
+    fn info(&self) -> &Info;
+
+    /// Connects, and from now on turns nudges of this `inbox` into [`look`](crate::Wake::look)s.
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()>;
+
+    /// The record of a key, and the time.
+    fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded>;
+
+    /// Replaces the record by `next`, if it still has the version that was seen.
+    fn swap<'a>(&'a self, key: &'a Key, seen: Version, next: &'a [u8], keep: Keep) -> Fut<'a, Swap>;
+
+    /// The keys with a record that start with `prefix`, a page at a time.
+    fn keys<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Keys>;
+
+    /// Tells another client to look at a key, if that is possible at all: a hint that may be lost.
+    fn nudge<'a>(&'a self, inbox: Inbox, key: &'a Key) -> Fut<'a, ()>;
+}
+
+/// The version of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The version of a record that does not exist.
+    pub const ABSENT: Self = Self(0);
+}
+
+/// What a load found.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The record, if there is one.
+    pub bytes: Option<Vec<u8>>,
+    /// Its version; [`Version::ABSENT`] if there is none.
+    pub version: Version,
+    /// The time in milliseconds, on the clock that all clients of the store agree on.
+    pub now: u64,
+    /// Numbers drawn from now on are at least this: a number that rises by itself even when a record is
+    /// forgotten, such as the time in microseconds or the store's own index.
+    pub floor: u64,
+}
+
+/// What became of a swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// It was made.
+    Done,
+    /// Somebody was faster, and nothing was written.
+    Stale,
+}
+
+/// How long a record must be kept if nobody swaps it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// For ever.
+    Forever,
+    /// This long; then nothing in it matters.
+    For(Duration),
+    /// Nobody claims the key: only the last number and the version matter. Where versions and floors never
+    /// go back the record may go at once, elsewhere after this.
+    Spent(Duration),
+}
+
+/// A page of [`Records::keys`].
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    /// The keys, in the store's order.
+    pub keys: Vec<Key>,
+    /// Where the next page starts; `None` on the last.
+    pub next: Option<String>,
+}
