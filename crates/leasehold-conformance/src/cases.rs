@@ -6,7 +6,10 @@ mod exclusion;
 mod leases;
 mod mutex;
 mod names;
+mod options;
 mod order;
+mod rwlock;
+mod semaphore;
 mod sight;
 mod tokens;
 
@@ -24,6 +27,9 @@ pub(crate) fn all() -> Vec<Case> {
         sight::cases(),
         names::cases(),
         mutex::cases(),
+        rwlock::cases(),
+        semaphore::cases(),
+        options::cases(),
     ]
     .into_iter()
     .flatten()

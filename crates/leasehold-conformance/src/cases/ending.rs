@@ -15,6 +15,7 @@ cases!("ending":
     a_release_by_a_stranger_ends_nothing,
     a_waiter_that_withdraws_leaves_nothing_behind,
     a_withdrawal_that_overtakes_its_claim_refuses_it,
+    a_withdrawal_refuses_a_second_copy_of_its_claim,
     a_refusal_is_about_one_claim_only,
     a_refusal_ends_by_itself,
     releasing_more_than_once_frees_no_more_than_was_held,
@@ -76,8 +77,7 @@ async fn a_waiter_that_withdraws_leaves_nothing_behind(scene: Scene) -> Verdict 
     let (holder, waiter) = (scene.claim(&key, 1, 1)?, scene.claim(&key, 1, 1)?);
     scene.ask(&holder).await?.granted()?;
     scene.ask(&waiter).await?.waiting()?;
-    // With a mark asked for: none is needed, because the claim is there.
-    assert_eq!(scene.store.release(&waiter, Some(LONG)).await?, Released::Waiting);
+    assert_eq!(scene.release(&waiter).await?, Released::Waiting);
     assert_eq!(scene.raw(&key).await?.waiters, 0);
     scene.release(&holder).await?;
     assert_eq!(scene.raw(&key).await?, RawState::default());
@@ -92,6 +92,17 @@ async fn a_withdrawal_that_overtakes_its_claim_refuses_it(scene: Scene) -> Verdi
     assert_eq!(scene.inspect(&key).await?, None);
     // Also on another connection: that is where it would arrive.
     assert_eq!(scene.another().await?.ask(&claim).await?, Answer::Gone);
+    Ok(())
+}
+
+async fn a_withdrawal_refuses_a_second_copy_of_its_claim(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let claim = scene.claim(&key, 1, 1)?;
+    scene.ask(&claim).await?.granted()?;
+    // The reply was lost, the claim was sent again, and that copy is still on its way.
+    assert_eq!(scene.store.release(&claim, Some(LONG)).await?, Released::Held);
+    assert_eq!(scene.ask(&claim).await?, Answer::Gone);
+    assert_eq!(scene.inspect(&key).await?, None);
     Ok(())
 }
 

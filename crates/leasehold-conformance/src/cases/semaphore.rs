@@ -1,0 +1,169 @@
+//! A number of permits, each on a lease of its own.
+
+use leasehold_core::{Capability, Loss, Options, Released};
+
+use crate::case::cases;
+use crate::scene::{SLACK, Scene};
+use crate::verdict::{Stop, Verdict};
+
+cases!("semaphore":
+    as_many_hold_as_there_are_permits,
+    permits_are_all_or_nothing,
+    a_large_request_is_not_starved_by_small_ones,
+    up_to_takes_what_there_is,
+    available_counts_what_nobody_holds,
+    each_acquisition_has_a_lease_of_its_own,
+    a_release_gives_back_what_was_taken_and_no_more,
+    a_lost_permit_given_back_late_adds_nothing,
+    a_larger_limit_lets_waiters_in,
+    a_smaller_limit_takes_nothing_from_holders,
+    a_resize_is_seen_by_those_who_name_the_old_limit,
+);
+
+async fn as_many_hold_as_there_are_permits(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+        held.push(permits.try_acquire().await?.expect("a permit is free"));
+    }
+    let late = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+    assert!(late.try_acquire().await?.is_none());
+    assert_eq!(scene.raw(&key).await?.units, 3);
+    held.pop().expect("three are held").release().await?;
+    assert!(late.try_acquire().await?.is_some());
+    Ok(())
+}
+
+async fn permits_are_all_or_nothing(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 5);
+    let _three = permits.permits(3).acquire().await?;
+    assert!(permits.permits(3).try_acquire().await?.is_none());
+    assert_eq!(scene.raw(&key).await?.units, 3, "a part of it was taken");
+    assert_eq!(permits.permits(2).try_acquire().await?.map(|guard| guard.units()), Some(2));
+    Ok(())
+}
+
+async fn a_large_request_is_not_starved_by_small_ones(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    scene.needs_order()?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+    let one = permits.acquire().await?;
+    let all = permits.clone();
+    let large = tokio::spawn(async move { all.permits(3).acquire().await });
+    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    assert!(permits.try_acquire().await?.is_none(), "a small request overtook a large one");
+    one.release().await?;
+    let large = tokio::time::timeout(SLACK, large).await.map_err(|_| Stop::fail("still waiting"))?;
+    assert_eq!(large.map_err(Stop::fail)??.units(), 3);
+    Ok(())
+}
+
+async fn up_to_takes_what_there_is(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 5);
+    let _two = permits.permits(2).acquire().await?;
+    let rest = permits.up_to(5).acquire().await?;
+    assert_eq!(rest.units(), 3);
+    assert!(permits.up_to(5).try_acquire().await?.is_none());
+    assert_eq!(rest.release().await?, Released::Held);
+    assert_eq!(permits.up_to(2).acquire().await?.units(), 2);
+    Ok(())
+}
+
+async fn available_counts_what_nobody_holds(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 4);
+    assert_eq!(permits.available().await?, 4);
+    let three = permits.permits(3).acquire().await?;
+    assert_eq!(permits.available().await?, 1);
+    three.release().await?;
+    assert_eq!(permits.available().await?, 4);
+    Ok(())
+}
+
+async fn each_acquisition_has_a_lease_of_its_own(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 2);
+    let brief = permits.clone().with(Options::new().fixed(scene.lease())).acquire().await?;
+    let lasting = permits.acquire().await?;
+    let loss = tokio::time::timeout(scene.lease() + SLACK, brief.lost()).await;
+    assert_eq!(loss.ok(), Some(Loss::Expired));
+    assert!(lasting.is_valid());
+    scene.until(&key, |seen| seen.is_some_and(|seen| seen.holders.len() == 1)).await?;
+    lasting.renew(scene.lease()).await?;
+    Ok(())
+}
+
+async fn a_release_gives_back_what_was_taken_and_no_more(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+    for _ in 0..5 {
+        permits.permits(2).acquire().await?.release().await?;
+        drop(permits.acquire().await?);
+        scene.until_nothing_is_left(&key).await?;
+    }
+    let _all = permits.permits(3).acquire().await?;
+    assert!(permits.try_acquire().await?.is_none(), "there are more permits than before");
+    Ok(())
+}
+
+async fn a_lost_permit_given_back_late_adds_nothing(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 2);
+    let lost = permits.clone().with(Options::new().fixed(scene.lease())).acquire().await?;
+    lost.lost().await;
+    scene.until_free(&key).await?;
+    let _all = permits.permits(2).acquire().await?;
+    assert_eq!(lost.release().await?, Released::Gone);
+    assert!(permits.try_acquire().await?.is_none(), "a permit was given back twice");
+    Ok(())
+}
+
+async fn a_larger_limit_lets_waiters_in(scene: Scene) -> Verdict {
+    scene.needs(Capability::Limit)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 1);
+    let _one = permits.acquire().await?;
+    let waiting = permits.clone();
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    permits.resize(2).await?;
+    let waiter = tokio::time::timeout(SLACK, waiter).await.map_err(|_| Stop::fail("still waiting"))?;
+    assert!(waiter.map_err(Stop::fail)??.is_valid());
+    Ok(())
+}
+
+async fn a_smaller_limit_takes_nothing_from_holders(scene: Scene) -> Verdict {
+    scene.needs(Capability::Limit)?;
+    let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 3);
+    let (one, two) = (permits.acquire().await?, permits.acquire().await?);
+    permits.resize(1).await?;
+    assert!(one.is_valid() && two.is_valid());
+    assert_eq!(permits.available().await?, 0);
+    assert_eq!(one.release().await?, Released::Held);
+    assert!(permits.try_acquire().await?.is_none());
+    assert_eq!(two.release().await?, Released::Held);
+    assert!(permits.try_acquire().await?.is_some());
+    Ok(())
+}
+
+async fn a_resize_is_seen_by_those_who_name_the_old_limit(scene: Scene) -> Verdict {
+    scene.needs(Capability::Limit)?;
+    let key = scene.key();
+    let (one, two) = (scene.fixture.connect().await?, scene.fixture.connect().await?);
+    one.semaphore(key.as_str(), 2).resize(1).await?;
+    let permits = two.semaphore(key.as_str(), 2);
+    let _held = permits.acquire().await?;
+    assert!(permits.try_acquire().await?.is_none());
+    one.semaphore(key.as_str(), 2).resize(2).await?;
+    assert!(permits.try_acquire().await?.is_some());
+    Ok(())
+}
