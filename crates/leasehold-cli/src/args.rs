@@ -1,0 +1,195 @@
+//! What can be typed: clap definitions and nothing else. `settings` checks what belongs together.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use leasehold::Key;
+
+use crate::{duration, exit};
+
+/// Run programs under a distributed lock, and see who holds what.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Where the locks are, such as sqlite:///path/locks.db; default: a file in your own state directory
+    // The value is kept out of the help: it may have a password in it. Checked later for the same reason.
+    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+    /// Say on stderr which store is used and what happens
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program while holding a lock
+    #[command(after_help = exit::HELP)]
+    Run(RunArgs),
+    /// List the locks in use
+    List(ListArgs),
+    /// Show who holds a lock and who waits for it
+    Show(ShowArgs),
+    /// Show a lock now and after every change, until interrupted
+    Watch(ShowArgs),
+    /// Take a lock away from its holder
+    Release(ReleaseArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Arguments of `run`.
+///
+/// Without --shared or --permits the lock is exclusive, and the same lock as a mutex of the library.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Wait at most this long for the lock (10s, 1h 30m); default: for ever
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, conflicts_with = "try_once")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait: exit 75 when the lock is not free
+    #[arg(long = "try")]
+    pub(crate) try_once: bool,
+    /// How long the lock outlives this machine; renewed every third of it
+    #[arg(long, value_name = "DUR", value_parser = duration::parse_positive, default_value = "30s")]
+    pub(crate) lease: Duration,
+    /// Never renew: the program is ended when the lease is over
+    #[arg(long)]
+    pub(crate) fixed: bool,
+    /// End the program when it has held the lock for this long
+    #[arg(long, value_name = "DUR", value_parser = duration::parse_positive)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Share the lock with others who say --shared
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Take N of M permits; everybody must name the same M
+    #[arg(long, value_name = "N/M")]
+    pub(crate) permits: Option<String>,
+    /// When the lock is lost, the time between SIGTERM and SIGKILL; never past the end of the lease
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, default_value = "5s")]
+    pub(crate) grace: Duration,
+    /// What others see as the holder; default: host and process id
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// The name of the lock
+    #[arg(value_parser = key)]
+    pub(crate) key: Key,
+    /// The program and its arguments; no shell is involved
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only keys that start with this
+    #[arg(default_value = "")]
+    pub(crate) prefix: String,
+    /// Print a JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `show` and `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The name of the lock
+    #[arg(value_parser = key)]
+    pub(crate) key: Key,
+    /// Print JSON: one object, one line each for `watch`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `release`.
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// The name of the lock
+    #[arg(value_parser = key)]
+    pub(crate) key: Key,
+    /// Really do it
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only from the holder with this token; needed when there are several
+    #[arg(long, value_name = "N")]
+    pub(crate) token: Option<u64>,
+}
+
+fn key(name: &str) -> Result<Key, String> {
+    Key::new(name).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, error::ErrorKind};
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, ErrorKind> {
+        Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_contract_lists_is_accepted() {
+        for line in [
+            "leasehold run k -- true",
+            "leasehold run --store memory:// --wait 10s --lease 5 --fixed --max-hold 1h --shared --grace 0 --label x k -- a -b --c",
+            "leasehold run --try --permits 1/3 k -- true",
+            "leasehold run k --try -- true",
+            "leasehold -v list",
+            "leasehold list orders/ --json",
+            "leasehold show k --json --store memory://",
+            "leasehold watch k",
+            "leasehold release k",
+            "leasehold release k --force --token 7",
+            "leasehold completions bash",
+            "leasehold man",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (line, kind) in [
+            ("leasehold", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ("leasehold run k", ErrorKind::MissingRequiredArgument),
+            ("leasehold run -- true", ErrorKind::MissingRequiredArgument),
+            ("leasehold run k --", ErrorKind::MissingRequiredArgument),
+            ("leasehold run --wait 1s --try k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --shared --permits 1/2 k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --lease 0s k -- true", ErrorKind::ValueValidation),
+            ("leasehold run --lease soon k -- true", ErrorKind::ValueValidation),
+            ("leasehold run --frob k -- true", ErrorKind::UnknownArgument),
+            ("leasehold release k --token x", ErrorKind::ValueValidation),
+        ] {
+            assert_eq!(parse(line).unwrap_err(), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_after_the_dashes_are_the_programs() {
+        let Command::Run(run) = parse("leasehold run k -- prog --try -v").unwrap().command else { panic!() };
+        assert_eq!(run.command, ["prog", "--try", "-v"]);
+        assert!(!run.try_once);
+    }
+}

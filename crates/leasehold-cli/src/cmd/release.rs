@@ -1,0 +1,56 @@
+//! `leasehold release`: taking a lock away from its holder.
+
+use leasehold::{Holder, Snapshot};
+
+use crate::args::ReleaseArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::{Plain, print};
+use crate::store::Chosen;
+
+/// Evicts one holder. Nobody there to evict is no failure: the wish is fulfilled.
+pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, Failure> {
+    let client = store.connect().await?;
+    let key = &args.key;
+    // The token is read first and named in the request, so that only the holder we have seen is evicted and
+    // not one that got the lock meanwhile.
+    let holder = match client.inspect(key.as_str()).await? {
+        Some(snapshot) => choose(snapshot, args.token)?,
+        None => None,
+    };
+    let Some(holder) = holder else {
+        print(match args.token {
+            Some(token) => format!("{key}: nobody holds it with token {token}"),
+            None => format!("{key}: nobody holds it"),
+        })?;
+        return Ok(Exit::Success);
+    };
+    let who = format!("{} (token {})", Plain(&holder.label), holder.token);
+    if !args.force {
+        let message =
+            format!("this would take \"{key}\" from {who}, who may be at work: say --force to do it");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let evicted = client.evict(key.as_str(), holder.token).await?;
+    print(if evicted {
+        format!("{key}: taken from {who}")
+    } else {
+        format!("{key}: {who} had just let go")
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The holder with the token, or the only one there is.
+fn choose(snapshot: Snapshot, token: Option<u64>) -> Result<Option<Holder>, Failure> {
+    let mut holders = snapshot.holders;
+    if let Some(token) = token {
+        return Ok(holders.into_iter().find(|holder| holder.token == token));
+    }
+    if holders.len() > 1 {
+        let list =
+            holders.iter().map(|holder| format!("\n  --token {}  {}", holder.token, Plain(&holder.label)));
+        let list: String = list.collect();
+        let message = format!("\"{}\" has {} holders, choose one:{list}", snapshot.key, holders.len());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(holders.pop())
+}

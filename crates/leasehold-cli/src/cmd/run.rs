@@ -1,0 +1,133 @@
+//! `leasehold run`: a program under a lock.
+
+mod acquire;
+
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::{Client, Released};
+use rustix::process::Signal;
+use tokio::time::timeout;
+
+use self::acquire::{Held, acquire};
+use crate::exit::{Exit, Failure, system};
+use crate::job::guardian::Guardian;
+use crate::job::process::Job;
+use crate::job::signals::{self, Incoming};
+use crate::job::supervise::{End, Supervisor};
+use crate::job::terminal::Terminal;
+use crate::output::say;
+use crate::settings::Run;
+use crate::store::{Chosen, STORE_VARIABLE};
+
+/// How long giving things back may take at the end: their lease ends them anyway.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs the program and says how it ended.
+pub(crate) async fn run(settings: &Run, store: &Chosen) -> Result<Exit, Failure> {
+    let mut incoming = Incoming::listen().map_err(|error| system("cannot listen to signals", error))?;
+    let client = tokio::select! {
+        biased;
+        signal = incoming.next() => return Ok(Exit::Signal(signal.as_raw())),
+        client = store.connect() => client?,
+    };
+    let end = hold(settings, store, &client, &mut incoming).await;
+    let _ = timeout(FAREWELL, client.close()).await;
+    let (exit, unseen) = end?;
+    if let Some(signal) = unseen {
+        signals::suffer(signal);
+    }
+    Ok(exit)
+}
+
+async fn hold(
+    settings: &Run,
+    store: &Chosen,
+    client: &Client,
+    incoming: &mut Incoming,
+) -> Result<(Exit, Option<Signal>), Failure> {
+    let key = &settings.key;
+    let held = tokio::select! {
+        biased;
+        // Leaves the queue: the client's close sees to it.
+        signal = incoming.next() => return Ok((Exit::Signal(signal.as_raw()), None)),
+        held = acquire(client, settings) => held?,
+    };
+    let Some(held) = held else {
+        return Err(Failure::new(Exit::Busy, format!("\"{key}\" is busy")));
+    };
+    if store.verbose {
+        say(format_args!("acquired \"{key}\", token {}", held.guard().token()));
+    }
+    let end = work(settings, store, &held, incoming).await;
+    let (exit, unseen) = match end {
+        Ok(End::Program { exit, unseen }) => (exit, unseen),
+        Ok(End::Lost(loss)) => {
+            return Err(Failure::new(Exit::Lost, format!("lost \"{key}\": {loss}; the program was ended")));
+        }
+        Err(failure) => {
+            let _ = held.release().await;
+            return Err(failure);
+        }
+    };
+    match held.release().await {
+        Ok(Released::Held) => {
+            if store.verbose {
+                say(format_args!("released \"{key}\""));
+            }
+        }
+        Ok(_) => {
+            let message = format!("lost \"{key}\": the store had ended it before the program was done");
+            return Err(Failure::new(Exit::Lost, message));
+        }
+        // The program is done, and that is what counts.
+        Err(error) => say(format_args!("\"{key}\" stays locked until its lease ends: {error}")),
+    }
+    Ok((exit, unseen))
+}
+
+/// Starts the program and watches over it.
+async fn work(settings: &Run, store: &Chosen, held: &Held, incoming: &mut Incoming) -> Result<End, Failure> {
+    let guardian = Guardian::start().map_err(|error| system("cannot start the guardian process", error))?;
+    let terminal = Terminal::find();
+    if terminal.is_some() {
+        incoming.also(Signal::TSTP).map_err(|error| system("cannot listen to signals", error))?;
+    }
+    let for_the_job = terminal.as_ref().filter(|terminal| terminal.is_for_the_job());
+    let given = for_the_job.is_some();
+    let job = match Job::start(command(settings, store, held), &guardian, for_the_job) {
+        Ok(job) => job,
+        Err(error) => {
+            if let Some(terminal) = for_the_job {
+                terminal.take_back();
+            }
+            guardian.dismiss();
+            return Err(not_started(settings, &error));
+        }
+    };
+    let (lease, grace, guard) = (settings.lease, settings.grace, held.guard());
+    let supervisor = Supervisor { job, guard, guardian, incoming, terminal, given, lease, grace };
+    supervisor.watch().await.map_err(|error| system("cannot wait for the program", error))
+}
+
+fn command(settings: &Run, store: &Chosen, held: &Held) -> Command {
+    let mut command = Command::new(&settings.program);
+    command
+        .args(&settings.arguments)
+        .env("LEASEHOLD_KEY", settings.key.as_str())
+        .env("LEASEHOLD_TOKEN", held.guard().token().to_string());
+    if store.has_secret {
+        command.env_remove(STORE_VARIABLE);
+    }
+    command
+}
+
+fn not_started(settings: &Run, error: &io::Error) -> Failure {
+    let exit = match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::NotExecutable,
+    };
+    let program = settings.program.to_string_lossy();
+    Failure::new(exit, format!("cannot run \"{}\": {error}", program.escape_debug()))
+}

@@ -1,0 +1,7 @@
+//! The program that runs under the lock, with everything it starts: a process group.
+
+pub(crate) mod guardian;
+pub(crate) mod process;
+pub(crate) mod signals;
+pub(crate) mod supervise;
+pub(crate) mod terminal;

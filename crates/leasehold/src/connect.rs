@@ -1,0 +1,202 @@
+//! From a URL to a store: one table, one line per store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::{Client, Error, ErrorKind, Memory, Result, Store};
+
+use crate::redact::{redact, scrub};
+
+type Open = fn(&str) -> Result<Arc<dyn Store>>;
+
+/// A store that URLs can name.
+struct Scheme {
+    /// Scheme, feature and crate suffix in one.
+    name: &'static str,
+    /// `None` when its feature is off.
+    open: Option<Open>,
+}
+
+/// `Some` when the feature is on.
+macro_rules! with_feature {
+    ($feature:tt, $open:expr) => {{
+        #[cfg(feature = $feature)]
+        let open: Option<Open> = Some($open);
+        #[cfg(not(feature = $feature))]
+        let open: Option<Open> = None;
+        open
+    }};
+}
+
+const SCHEMES: &[Scheme] = &[
+    Scheme { name: "memory", open: Some(memory) },
+    Scheme {
+        name: "sqlite",
+        open: with_feature!("sqlite", |url| Ok(Arc::new(leasehold_sqlite::Sqlite::from_url(url)?))),
+    },
+];
+
+/// Connects to the store that the URL names.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
+/// let one = leasehold::connect("memory://tests").await?;
+/// let two = leasehold::connect("memory://tests").await?;
+/// let guard = one.mutex("orders/42").acquire().await?;
+/// assert!(two.mutex("orders/42").try_acquire().await?.is_none()); // the same memory
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As [`open`], and when the store cannot be reached or refuses us. Passwords are never part of a message.
+pub async fn connect(url: &str) -> Result<Client> {
+    Client::new(open(url)?).await.map_err(|error| without_secrets(error, url))
+}
+
+/// The store that the URL names, for a client with settings of its own. Sends nothing yet.
+///
+/// # Errors
+/// `Invalid` when the URL names no store, `Unsupported` when its feature is not compiled in.
+pub fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let Some((name, _)) = url.split_once(':') else {
+        let message = format!("\"{}\" has no scheme: write it like {}", redact(url), examples());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(name)) else {
+        return Err(unknown(name));
+    };
+    let Some(open) = scheme.open else {
+        let message = format!(
+            "this build has no {name} store: enable the feature \"{name}\" of leasehold",
+            name = scheme.name
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    };
+    open(url).map_err(|error| without_secrets(error, url))
+}
+
+/// The same error, unless its text gives a password of the URL away.
+fn without_secrets(error: Error, url: &str) -> Error {
+    let text = error.to_string();
+    let scrubbed = scrub(&text, url);
+    if scrubbed == text { error } else { Error::new(error.kind(), scrubbed) }
+}
+
+fn unknown(name: &str) -> Error {
+    let near = SCHEMES.iter().map(|scheme| (distance(name, scheme.name), scheme.name)).min();
+    let hint = match near {
+        Some((distance, near)) if distance <= 2 => format!("did you mean {near}: ? "),
+        _ => String::new(),
+    };
+    let known = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+    let shown = name.escape_debug();
+    Error::new(ErrorKind::Invalid, format!("no store is called \"{shown}\": {hint}known are {known}"))
+}
+
+fn examples() -> String {
+    SCHEMES.iter().map(|scheme| format!("{}://", scheme.name)).collect::<Vec<_>>().join(" or ")
+}
+
+/// How many letters must be added, dropped or changed to get from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    // A scheme is short: nobody meant one by the first kilobyte of something else.
+    for (i, a) in from.chars().take(32).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let change = diagonal + usize::from(!a.eq_ignore_ascii_case(b));
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// `memory://` is the caller's alone; `memory://name` is shared by the process and stays as long as it.
+fn memory(url: &str) -> Result<Arc<dyn Store>> {
+    static SHARED: Mutex<Option<HashMap<String, Memory>>> = Mutex::new(None);
+    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+    let name = rest.strip_prefix("//").unwrap_or(rest);
+    if name.is_empty() {
+        return Ok(Arc::new(Memory::new()));
+    }
+    if let Some(odd) = name.chars().find(|c| matches!(c, '/' | '?' | '#' | '@')) {
+        let message =
+            format!("a memory store has nothing but a name, and '{odd}' is none of it: memory://name");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Arc::new(shared.get_or_insert_default().entry(name.to_owned()).or_default().clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> (ErrorKind, String) {
+        let error = open(url).unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    #[test]
+    fn a_near_miss_is_suggested() {
+        let (kind, message) = refusal("sqlte:///locks.db");
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert_eq!(message, "no store is called \"sqlte\": did you mean sqlite: ? known are memory, sqlite");
+    }
+
+    #[test]
+    fn an_unknown_scheme_lists_the_known_ones() {
+        let (kind, message) = refusal("gopher://x");
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert_eq!(message, "no store is called \"gopher\": known are memory, sqlite");
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_says_so() {
+        let (kind, message) = refusal("locks.db");
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert_eq!(message, "\"locks.db\" has no scheme: write it like memory:// or sqlite://");
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[test]
+    fn a_store_that_is_not_compiled_in_names_its_feature() {
+        let (kind, message) = refusal("sqlite:");
+        assert_eq!(kind, ErrorKind::Unsupported);
+        assert_eq!(message, "this build has no sqlite store: enable the feature \"sqlite\" of leasehold");
+    }
+
+    #[test]
+    fn a_password_is_in_no_message() {
+        for url in
+            ["gopher://u:hunter2@h", "memory://u:hunter2@h", "u:hunter2@h", "sqlite://u:hunter2@h/x?y=1"]
+        {
+            assert!(!refusal(url).1.contains("hunter2"), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_nameless_memory_is_not_shared() {
+        let (one, two) = (connect("memory://").await.unwrap(), connect("memory:").await.unwrap());
+        let guard = one.mutex("k").acquire().await.unwrap();
+        assert!(two.mutex("k").try_acquire().await.unwrap().is_some());
+        guard.release().await.unwrap();
+    }
+
+    #[test]
+    fn a_memory_url_has_nothing_but_a_name() {
+        assert_eq!(refusal("memory://a?b").0, ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn distance_counts_letters() {
+        assert_eq!(distance("sqlite", "sqlite"), 0);
+        assert_eq!(distance("sqlite3", "sqlite"), 1);
+        assert_eq!(distance("MEMORI", "memory"), 1);
+        assert_eq!(distance("", "memory"), 6);
+    }
+}
