@@ -16,6 +16,9 @@ mod tables;
 mod task;
 mod wakes;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -134,11 +137,11 @@ impl Keeper {
         {
             let mut tables = self.lock();
             if !tables.renew_now(id, lease, sender, self.clock.now()) {
-                return Err(Error::new(ErrorKind::Lost, "lost already: acquire it again"));
+                return Err(lost_already());
             }
             self.rouse(&tables);
         }
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        answer.await.unwrap_or_else(|_| Err(lost_already()))
     }
 
     /// Asks about everything on this key now.
@@ -178,6 +181,10 @@ impl Keeper {
             self.wake.notify_one();
         }
     }
+}
+
+fn lost_already() -> Error {
+    Error::new(ErrorKind::Lost, "lost already: acquire it again")
 }
 
 fn closed() -> Error {

@@ -9,7 +9,7 @@ use super::tables::{Phase, Tables};
 use crate::capability::Renewal;
 use crate::claim::{Answer, Claim, ClaimId};
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hold::{Loss, Stage};
 
 /// What is due within this time goes along with what is due now.
@@ -86,17 +86,15 @@ impl Tables {
 
     /// What the task must send now.
     pub(super) fn collect(&mut self, now: Moment) -> Vec<Batch> {
+        if self.next_due().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let soon = self.due.range(..=(now + WINDOW, LeaseKey::Shared(Duration::MAX)));
         let soon: Vec<_> =
-            self.due.range(..=(now + WINDOW, LeaseKey::Shared(Duration::MAX))).copied().collect();
+            soon.copied().filter(|(due, key)| *due <= now || self.may_come_along(key)).collect();
         let mut batches = Vec::new();
         let mut batch = Batch::default();
-        for (due, key) in soon {
-            // What is nearly due comes along only where that is early by little.
-            let early = due.since(now);
-            let Some(lease) = self.leases.get(&key) else { continue };
-            if lease.ends().is_some_and(|end| early * 20 > end.since(now)) {
-                continue;
-            }
+        for (_, key) in soon {
             self.collect_lease(key, now, &mut batch);
             let full = batch.claims.len() >= self.info.batch || matches!(key, LeaseKey::Shared(_));
             if full && !batch.claims.is_empty() {
@@ -107,6 +105,14 @@ impl Tables {
             batches.push(batch);
         }
         batches
+    }
+
+    /// Whether a lease that is nearly due may be renewed with others that are: where that is early by little,
+    /// and not for those who wait, who look at a time that the store chose.
+    fn may_come_along(&self, key: &LeaseKey) -> bool {
+        let LeaseKey::Own(id) = key else { return false };
+        let is_held = self.entries.get(id).is_some_and(|entry| entry.phase == Phase::Held);
+        is_held && self.leases.get(key).and_then(Lease::length).is_some_and(|length| length > WINDOW * 20)
     }
 
     fn collect_lease(&mut self, key: LeaseKey, now: Moment, batch: &mut Batch) {
@@ -180,7 +186,7 @@ impl Tables {
             let reply = match &failure {
                 Some(error) => Err(Error::new(error.kind(), error.to_string())),
                 None if self.entries.contains_key(&id) => Ok(()),
-                None => Err(Error::new(ErrorKind::Lost, "lost already: acquire it again")),
+                None => Err(super::lost_already()),
             };
             // Whoever asked may have gone.
             let _ = asker.send(reply);

@@ -14,7 +14,7 @@ use crate::capability::{Info, Leases, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant, Place};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::hold::{Hold, Loss};
+use crate::hold::{Hold, Loss, Stage};
 use crate::key::Key;
 use crate::store::Promotion;
 
@@ -267,7 +267,9 @@ impl Tables {
         asker: oneshot::Sender<Result<()>>,
         now: Moment,
     ) -> bool {
-        let Some(entry) = self.entries.get_mut(id) else { return false };
+        let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.hold.stage() == Stage::Held) else {
+            return false;
+        };
         if self.info.leases == Leases::PerClaim {
             entry.claim.lease = Some(length);
         }
