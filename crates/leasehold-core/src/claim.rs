@@ -12,6 +12,9 @@ use crate::key::Key;
 /// Below 2^53, so that scripting languages with only doubles count it exactly.
 pub const WHOLE: u64 = 1 << 52;
 
+/// The largest token that can be asked to be exceeded: what comes after it still fits a signed 64-bit number.
+const MAX_TOKEN: u64 = 1 << 62;
+
 /// The longest that a place in a queue lives without a sign of its owner.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -174,6 +177,8 @@ impl Claim {
             "zero units asked for: ask for at least 1".to_owned()
         } else if most > limit {
             format!("{most} units of a limit of {limit} asked for: they can never fit")
+        } else if self.token_above > MAX_TOKEN {
+            format!("a token above {} asked for: there is none", self.token_above)
         } else if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {
             "the lease is zero: use at least a millisecond".to_owned()
         } else {

@@ -1,4 +1,22 @@
 //! The claim model, the client runtime and the primitives of Leasehold.
+//!
+//! > A resource is an ordered queue of **claims**. A claim asks for some **units** of the resource's **limit** and
+//! > lives on a **lease** that its owner renews. Walking from the front, claims that fit are **granted** and
+//! > hold; at the first that does not fit the walk stops, and the rest wait their turn.
+//!
+//! Everything here is that sentence. From the user inwards:
+//!
+//! - [`Client`] hands out [`Mutex`], [`RwLock`] and [`Semaphore`]: different numbers of units of different limits.
+//!   Acquiring one gives a [`Guard`], with a fencing token and a signal of loss.
+//! - The keeper (private) is the runtime behind a client: it waits, renews, notices loss and cleans up, once for
+//!   all primitives and all stores.
+//! - [`Store`] is the one trait that a store implements. [`rule`] is who holds and who is next, written once;
+//!   [`Memory`] is the store that every example runs on, and [`record`] makes a store of anything that can
+//!   compare and swap.
+//!
+//! Programs depend on the crate `leasehold`, which re-exports this one and opens stores by URL. Stores depend
+//! on this crate, and prove themselves with `leasehold-conformance`.
+
 mod book;
 mod capability;
 mod claim;

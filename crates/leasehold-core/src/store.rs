@@ -85,8 +85,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Changes a claim, if it is there. Repeating it does no harm.
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer>;
 
-    /// Gives back or leaves the queue, whichever it is, and says what it found. When nothing is found and
-    /// `refuse_for` is given, the id is refused for that long: its claim may still be on the way.
+    /// Gives back or leaves the queue, whichever it is, and says what it found. When `refuse_for` is given the
+    /// id is refused for that long: its claim, or another copy of it, may still be on the way.
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released>;
 
     /// Everybody on a key, by the store's own account; `None` when nobody is.
@@ -176,6 +176,12 @@ impl Snapshot {
     /// The units that nobody holds.
     pub fn available(&self) -> u64 {
         self.effective_limit.saturating_sub(self.held())
+    }
+
+    /// Who stands before the waiter with this seat: everybody who holds, and everybody who waits ahead of it.
+    pub fn blockers(&self, seat: u64) -> (&[Holder], &[Waiter]) {
+        let place = self.waiters.iter().position(|waiter| waiter.seat == seat);
+        (&self.holders, &self.waiters[..place.unwrap_or(self.waiters.len())])
     }
 }
 
