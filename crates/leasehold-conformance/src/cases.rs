@@ -1,8 +1,13 @@
 //! The laws, one file per group.
 
 mod amending;
+mod cancelling;
+mod contention;
+mod cost;
 mod ending;
 mod exclusion;
+mod faults;
+mod leaks;
 mod leases;
 mod mutex;
 mod names;
@@ -30,6 +35,11 @@ pub(crate) fn all() -> Vec<Case> {
         rwlock::cases(),
         semaphore::cases(),
         options::cases(),
+        cancelling::cases(),
+        cost::cases(),
+        contention::cases(),
+        leaks::cases(),
+        faults::cases(),
     ]
     .into_iter()
     .flatten()

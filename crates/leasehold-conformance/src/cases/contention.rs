@@ -1,0 +1,173 @@
+//! Many workers on one lock: the history they write, and a counter that only the lock protects.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Answer, Capability, Client, Options};
+
+use crate::case::cases;
+use crate::history::{Found, History, Rules, Step, check, now_plus};
+use crate::scene::Scene;
+use crate::spy::{Call, Spy};
+use crate::verdict::{Stop, Verdict};
+
+cases!("contention":
+    a_mutex_protects_a_counter_and_its_history_is_clean,
+    a_semaphore_lets_no_more_in_than_its_limit,
+    a_short_lease_under_contention_loses_nothing,
+    waiters_that_give_up_disturb_nobody,
+);
+
+const WORKERS: u64 = 8;
+const ROUNDS: u64 = 25;
+
+/// A client that writes into the history who has got a place in the queue: workers are known by their label.
+async fn recording(scene: &Scene, history: &History) -> Verdict<Client> {
+    let history = history.clone();
+    let spy = Spy::new(scene.fixture.store().await?, move |call| {
+        if let Call::Claim(claim, Some(Answer::Waiting(_))) = call
+            && let Ok(worker) = claim.label.parse()
+        {
+            history.record(worker, claim.key.as_str(), Step::Queued);
+        }
+    });
+    Ok(Client::new(spy).await?)
+}
+
+/// What one worker does.
+struct Worker {
+    number: u64,
+    client: Client,
+    key: leasehold_core::Key,
+    limit: u64,
+    lease: Duration,
+    /// Gives up after this long, if at all.
+    wait: Option<Duration>,
+    history: History,
+}
+
+impl Worker {
+    /// Acquires, works, releases; `true` when it held.
+    async fn round(&self, work: impl Future<Output = ()>) -> Verdict<bool> {
+        let note = |step| self.history.record(self.number, self.key.as_str(), step);
+        let options = Options::new().lease(self.lease).label(self.number.to_string());
+        let lock = self.client.semaphore(self.key.as_str(), self.limit).with(options);
+        note(Step::Asks { units: 1 });
+        let guard = match self.wait {
+            None => Some(lock.acquire().await?),
+            Some(wait) => lock.acquire_within(wait).await?,
+        };
+        let Some(guard) = guard else {
+            note(Step::Failed);
+            return Ok(false);
+        };
+        note(Step::Acquired { token: guard.token(), units: 1, deadline: now_plus(guard.valid_for()) });
+        work.await;
+        match guard.is_valid() {
+            true => note(Step::Renewed { deadline: now_plus(guard.valid_for()) }),
+            false => note(Step::Lost),
+        }
+        note(Step::Releases);
+        let found = guard.release().await.map_or(Found::Unknown, Found::from);
+        note(Step::Released { found });
+        Ok(true)
+    }
+}
+
+struct Plan {
+    limit: u64,
+    lease: Duration,
+    wait: Option<Duration>,
+}
+
+/// Lets the workers loose on one key. Every second one has a client of its own, the others share one.
+async fn contend(scene: &Scene, plan: Plan, work: impl Fn() -> Work) -> Verdict<(History, u64)> {
+    let (history, key) = (History::new(), scene.key());
+    let shared = recording(scene, &history).await?;
+    let mut workers = tokio::task::JoinSet::new();
+    for number in 0..WORKERS {
+        let client = if number % 2 == 0 { shared.clone() } else { recording(scene, &history).await? };
+        let (key, history) = (key.clone(), history.clone());
+        let Plan { limit, lease, wait } = plan;
+        let worker = Worker { number, client, key, limit, lease, wait, history };
+        let work = work();
+        workers.spawn(async move {
+            let mut held = 0;
+            for _ in 0..ROUNDS {
+                held += u64::from(worker.round(work()).await?);
+            }
+            Ok::<_, Stop>(held)
+        });
+    }
+    let held = workers.join_all().await.into_iter().sum::<Verdict<u64>>()?;
+    scene.until_raw(&key, |now| now.holders == 0 && now.waiters == 0).await?;
+    let rules = Rules { limit: plan.limit, ordered: scene.info().ordered };
+    assert_eq!(check(&history.events(), rules), []);
+    Ok((history, held))
+}
+
+type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Reads, dawdles and writes: two at once lose an update.
+fn increment(counter: &Arc<AtomicU64>) -> Work {
+    let counter = counter.clone();
+    Box::new(move || {
+        let counter = counter.clone();
+        Box::pin(async move {
+            let seen = counter.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            counter.store(seen + 1, Ordering::SeqCst);
+        })
+    })
+}
+
+async fn a_mutex_protects_a_counter_and_its_history_is_clean(scene: Scene) -> Verdict {
+    let counter = Arc::new(AtomicU64::new(0));
+    let plan = Plan { limit: 1, lease: Duration::from_secs(30), wait: None };
+    let (history, held) = contend(&scene, plan, || increment(&counter)).await?;
+    assert_eq!((held, counter.load(Ordering::SeqCst)), (WORKERS * ROUNDS, WORKERS * ROUNDS));
+    if scene.info().can(Capability::Queue) {
+        // Otherwise the check of the order has seen nothing.
+        assert!(history.events().iter().any(|event| event.step == Step::Queued));
+    }
+    Ok(())
+}
+
+async fn a_short_lease_under_contention_loses_nothing(scene: Scene) -> Verdict {
+    let counter = Arc::new(AtomicU64::new(0));
+    let plan = Plan { limit: 1, lease: scene.lease() * 3, wait: None };
+    let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
+    assert_eq!((held, counter.load(Ordering::SeqCst)), (WORKERS * ROUNDS, WORKERS * ROUNDS));
+    Ok(())
+}
+
+async fn waiters_that_give_up_disturb_nobody(scene: Scene) -> Verdict {
+    let counter = Arc::new(AtomicU64::new(0));
+    let plan = Plan { limit: 1, lease: Duration::from_secs(30), wait: Some(Duration::from_millis(5)) };
+    let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
+    assert_eq!(counter.load(Ordering::SeqCst), held);
+    assert!(held > 0);
+    Ok(())
+}
+
+async fn a_semaphore_lets_no_more_in_than_its_limit(scene: Scene) -> Verdict {
+    scene.needs(Capability::Units)?;
+    const LIMIT: u64 = 3;
+    let inside = Arc::new(AtomicU64::new(0));
+    let plan = Plan { limit: LIMIT, lease: Duration::from_secs(30), wait: None };
+    let work = || -> Work {
+        let inside = inside.clone();
+        Box::new(move || {
+            let inside = inside.clone();
+            Box::pin(async move {
+                assert!(inside.fetch_add(1, Ordering::SeqCst) < LIMIT, "more than {LIMIT} inside");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+            })
+        })
+    };
+    let (_, held) = contend(&scene, plan, work).await?;
+    assert_eq!(held, WORKERS * ROUNDS);
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Law 6 in bulk: after many cycles and cancelled acquires nothing is left, in the store or in the process.
+
+use std::time::Duration;
+
+use leasehold_core::Client;
+use tokio::time::Instant;
+
+use crate::case::{Case, Company};
+use crate::harness::SOAK;
+use crate::scene::{GLANCE, SLACK, Scene};
+use crate::verdict::{Stop, Verdict};
+
+/// They count file descriptors and threads of the whole process.
+pub(crate) fn cases() -> Vec<Case> {
+    crate::case::cases!("leaks": cycles_leave_nothing, cancelled_acquires_leave_nothing, clients_leave_nothing);
+    let mut cases = cases();
+    for case in &mut cases {
+        case.company = Company::Alone;
+    }
+    cases
+}
+
+/// How many: few, or as many as the long run asks for.
+fn times(few: usize, many: usize) -> usize {
+    if std::env::var_os(SOAK).is_some() { many } else { few }
+}
+
+/// What the process has: tasks on this runtime, open files, threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Belongings {
+    tasks: usize,
+    files: Option<usize>,
+    threads: Option<usize>,
+}
+
+impl Belongings {
+    fn now() -> Self {
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let count = |directory| std::fs::read_dir(directory).ok().map(Iterator::count);
+        Self { tasks, files: count("/proc/self/fd"), threads: count("/proc/self/task") }
+    }
+
+    /// Waits until there is no more than before: what was dropped may still be on its way out.
+    async fn back_to(self, before: Self) -> Verdict {
+        let limit = Instant::now() + SLACK;
+        let mut now = self;
+        while now.tasks > before.tasks || now.files > before.files || now.threads > before.threads {
+            if Instant::now() > limit {
+                return Err(Stop::fail(format_args!("before {before:?}, afterwards {now:?}")));
+            }
+            tokio::time::sleep(GLANCE).await;
+            now = Self::now();
+        }
+        Ok(())
+    }
+}
+
+/// A client that asks the store to refuse late claims only briefly, so that marks end within the case.
+async fn hasty(scene: &Scene) -> Verdict<Client> {
+    let builder = Client::builder().call_timeout(Duration::from_secs(1));
+    Ok(builder.connect(scene.fixture.store().await?).await?)
+}
+
+/// Runs `cycles` on a client and looks at what is left of everything.
+async fn leaves_nothing<F>(scene: &Scene, cycles: impl FnOnce(Client, leasehold_core::Key) -> F) -> Verdict
+where
+    F: Future<Output = Verdict>,
+{
+    // Once before counting: what is made on first use and kept for good is no leak.
+    warm_up(scene).await?;
+    let before = Belongings::now();
+    let key = scene.key();
+    let client = hasty(scene).await?;
+    cycles(client.clone(), key.clone()).await?;
+    client.close().await?;
+    drop(client);
+    scene.until_nothing_is_left(&key).await?;
+    Belongings::now().back_to(before).await
+}
+
+async fn warm_up(scene: &Scene) -> Verdict {
+    let client = hasty(scene).await?;
+    client.mutex(scene.key().as_str()).acquire().await?.release().await?;
+    client.close().await?;
+    Ok(())
+}
+
+async fn cycles_leave_nothing(scene: Scene) -> Verdict {
+    leaves_nothing(&scene, |client, key| async move {
+        for cycle in 0..times(500, 100_000) {
+            let guard = client.mutex(key.as_str()).acquire().await?;
+            if cycle % 2 == 0 {
+                guard.release().await?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn cancelled_acquires_leave_nothing(scene: Scene) -> Verdict {
+    leaves_nothing(&scene, |client, key| async move {
+        let holder = client.mutex(key.as_str()).acquire().await?;
+        for cycle in 0..times(200, 10_000) {
+            let lock = client.mutex(key.as_str());
+            let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
+            for _ in 0..cycle % 5 {
+                tokio::task::yield_now().await;
+            }
+            acquire.abort();
+            // However far it had come, it is over before the next one starts.
+            let _ = acquire.await;
+        }
+        holder.release().await?;
+        Ok(())
+    })
+    .await
+}
+
+async fn clients_leave_nothing(scene: Scene) -> Verdict {
+    warm_up(&scene).await?;
+    let before = Belongings::now();
+    for cycle in 0..times(20, 1_000) {
+        let key = scene.key();
+        let client = hasty(&scene).await?;
+        let guard = client.mutex(key.as_str()).acquire().await?;
+        // Closed properly, or just dropped together with what it holds.
+        if cycle % 2 == 0 {
+            client.close().await?;
+        }
+        drop((guard, client));
+        scene.until_nothing_is_left(&key).await?;
+    }
+    Belongings::now().back_to(before).await
+}
