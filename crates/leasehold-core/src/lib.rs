@@ -35,6 +35,8 @@ mod request;
 pub mod rule;
 mod rwlock;
 mod semaphore;
+#[doc(hidden)]
+pub mod sessions;
 mod store;
 mod watch;
 pub use book::{Book, Fence, OpenBook};

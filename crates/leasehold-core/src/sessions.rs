@@ -1,0 +1,189 @@
+//! A test store whose claims live on shared sessions, as on ZooKeeper, etcd and Consul: the keeper's other kind of
+//! lease, without a server.
+//!
+//! It wraps [`Memory`], gives every claim there a lease that never ends, and ends all claims of a session together
+//! when the session was not renewed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::capability::{Info, Leases};
+use crate::claim::{Answer, Change, Claim, ClaimId, Inbox, Released};
+use crate::clock::{Clock, Moment};
+use crate::error::Result;
+use crate::key::Key;
+use crate::memory::Memory;
+use crate::store::{Fut, Page, Snapshot, Store, Wakes};
+
+/// Long enough that only the session matters.
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// Which session: one per client and lease length.
+type Name = (Inbox, Duration);
+
+#[derive(Debug)]
+struct Session {
+    ends: Moment,
+    claims: HashMap<ClaimId, Claim>,
+}
+
+/// Claims on shared sessions, in memory. For tests.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    memory: Memory,
+    clock: Arc<dyn Clock>,
+    info: Info,
+    sessions: Arc<Mutex<HashMap<Name, Session>>>,
+}
+
+impl Sessions {
+    /// An empty store on this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let memory = Memory::with_clock(clock.clone());
+        let info = Info { name: "sessions", leases: Leases::Shared, ..memory.info().clone() };
+        Self { memory, clock, info, sessions: Arc::default() }
+    }
+
+    /// How many keys it remembers.
+    pub fn residue(&self) -> usize {
+        self.memory.residue()
+    }
+
+    /// Runs `work` on the session of a claim, if there is one.
+    fn with_session<T>(&self, claim: &Claim, work: impl FnOnce(&mut HashMap<Name, Session>, Name) -> T) -> T {
+        let name = (claim.inbox, claim.lease.unwrap_or(FOR_EVER));
+        work(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner), name)
+    }
+
+    /// Ends the claims of sessions that are over, as the server would by itself.
+    async fn bury_dead_sessions(&self) -> Result<()> {
+        let now = self.clock.now();
+        let dead: Vec<Session> = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let over: Vec<Name> =
+                sessions.iter().filter(|(_, s)| s.ends <= now).map(|(name, _)| *name).collect();
+            over.iter().filter_map(|name| sessions.remove(name)).collect()
+        };
+        for claim in dead.iter().flat_map(|session| session.claims.values()) {
+            self.memory.release(claim, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a claim on its session, opening that if need be. `true` when it was opened.
+    fn join(&self, claim: &Claim) -> bool {
+        let ends = self.clock.now() + claim.lease.unwrap_or(FOR_EVER);
+        self.with_session(claim, |sessions, name| {
+            let mut opened = false;
+            let session = sessions.entry(name).or_insert_with(|| {
+                opened = true;
+                Session { ends, claims: HashMap::new() }
+            });
+            session.claims.insert(claim.id, claim.clone());
+            opened
+        })
+    }
+
+    fn part(&self, claim: &Claim) {
+        self.with_session(claim, |sessions, name| {
+            if let Some(session) = sessions.get_mut(&name) {
+                session.claims.remove(&claim.id);
+                if session.claims.is_empty() {
+                    sessions.remove(&name);
+                }
+            }
+        });
+    }
+}
+
+/// The claim as the memory below sees it: immortal.
+fn immortal(claim: &Claim) -> Claim {
+    Claim { lease: Some(FOR_EVER), patience: FOR_EVER, ..claim.clone() }
+}
+
+/// Says what the session, not the claim, was extended to.
+fn on_session(mut answer: Answer, extended: Option<Duration>) -> Answer {
+    match &mut answer {
+        Answer::Granted(grant) => grant.lease = extended,
+        Answer::Waiting(place) => place.lease = extended,
+        _ => {}
+    }
+    answer
+}
+
+impl Store for Sessions {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        self.memory.open(inbox, wakes)
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            let opened = self.join(claim);
+            let answer = self.memory.claim(&immortal(claim)).await;
+            if !matches!(answer, Ok(Answer::Granted(_) | Answer::Waiting(_))) {
+                self.part(claim);
+            }
+            Ok(on_session(answer?, claim.lease.filter(|_| opened)))
+        })
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            let Some(first) = claims.first() else { return Ok(Vec::new()) };
+            let ends = self.clock.now() + first.lease.unwrap_or(FOR_EVER);
+            let known: HashSet<ClaimId> = claims.iter().map(|claim| claim.id).collect();
+            // One heartbeat, and one look at what the session carries.
+            let ghosts: Option<Vec<Claim>> = self.with_session(first, |sessions, name| {
+                let session = sessions.get_mut(&name)?;
+                session.ends = ends;
+                let ghosts = session.claims.values().filter(|claim| !known.contains(&claim.id));
+                Some(ghosts.cloned().collect())
+            });
+            let Some(ghosts) = ghosts else { return Ok(vec![Answer::Gone; claims.len()]) };
+            for ghost in &ghosts {
+                self.memory.release(ghost, None).await?;
+                self.part(ghost);
+            }
+            let below: Vec<Claim> = claims.iter().map(immortal).collect();
+            let answers = self.memory.renew(&below).await?;
+            Ok(answers.into_iter().map(|answer| on_session(answer, first.lease)).collect())
+        })
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            Ok(on_session(self.memory.amend(&immortal(claim), change).await?, None))
+        })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            self.part(claim);
+            self.memory.release(claim, refuse_for).await
+        })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            self.memory.inspect(key).await
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        self.memory.list(prefix, cursor)
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        self.memory.evict(key, token)
+    }
+}
