@@ -15,7 +15,7 @@ const END: &str = "<!-- end of the matrix -->";
 
 /// Every store that works, in the order of the table.
 fn stores() -> Vec<Info> {
-    vec![Memory::new().info().clone()]
+    vec![Memory::new().info().clone(), leasehold_sqlite::INFO.clone()]
 }
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn update(check: bool) -> Result<(), String> {
     let missing = || format!("README.md needs the lines `{}` and `{END}`", START.trim_end());
     let (before, rest) = readme.split_once(START).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    let drawn = format!("{before}{START}{}{END}{after}", table(&stores()));
+    let drawn = format!("{before}{START}\n{}\n{END}{after}", table(&stores()));
     if drawn == readme {
         return Ok(());
     }
