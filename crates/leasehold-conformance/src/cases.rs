@@ -4,6 +4,7 @@ mod amending;
 mod cancelling;
 mod contention;
 mod cost;
+mod differential;
 mod ending;
 mod exclusion;
 mod faults;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<Case> {
         amending::cases(),
         sight::cases(),
         names::cases(),
+        differential::cases(),
         mutex::cases(),
         rwlock::cases(),
         semaphore::cases(),

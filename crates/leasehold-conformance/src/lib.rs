@@ -2,6 +2,7 @@
 
 mod case;
 mod cases;
+mod differential;
 mod fixture;
 mod harness;
 pub mod history;

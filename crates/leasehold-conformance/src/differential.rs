@@ -1,0 +1,147 @@
+//! The same random sequence of operations on the model and on a store must give the same answers.
+//!
+//! Answers are compared without what may differ: seats and tokens are replaced by their rank, times are left
+//! out. Time itself is one of the operations: whatever is short is over after it, on both sides.
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Answer, Claim, Key, Memory, Result, Snapshot, Store};
+
+use crate::scene::Scene;
+use crate::verdict::{Stop, Verdict};
+use plan::{Act, Plan};
+
+/// Plays one random sequence on both.
+pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
+    let key = scene.key();
+    let model = Side::new(Arc::new(Memory::new()), key.clone());
+    let judged = Side::new(scene.store.clone(), key.clone());
+    let mut sides = [model, judged];
+    let mut plan = Plan::new(seed, key, scene.lease());
+    let mut played = Vec::new();
+    for step in 0..steps {
+        let act = plan.next(scene.info());
+        played.push(format!("{act:?}"));
+        if let Act::Lapse(length) = act {
+            tokio::time::sleep(length).await;
+            continue;
+        }
+        let mut said = Vec::new();
+        for side in &mut sides {
+            said.push(side.perform(&act).await);
+        }
+        if said[0] != said[1] {
+            let last = &played[played.len().saturating_sub(12)..];
+            return Err(Stop::fail(format_args!(
+                "seed {seed}, step {step}: the model says\n  {}\nand the store\n  {}\nafter\n  {}",
+                said[0],
+                said[1],
+                last.join("\n  ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The model, or the store.
+struct Side {
+    store: Arc<dyn Store>,
+    key: Key,
+    seats: Ranks,
+    tokens: Ranks,
+}
+
+impl Side {
+    fn new(store: Arc<dyn Store>, key: Key) -> Self {
+        Self { store, key, seats: Ranks::default(), tokens: Ranks::default() }
+    }
+
+    /// Performs an operation and says what came of it, and how the key looks afterwards, comparably.
+    async fn perform(&mut self, act: &Act) -> String {
+        let said = match act {
+            Act::Claim(claim) => self.told(self.store.claim(claim).await),
+            Act::Renew(claims) => self.renewed(claims).await,
+            Act::Amend(claim, change) => self.told(self.store.amend(claim, change).await),
+            Act::Release(claim, refuse_for) => plain(self.store.release(claim, *refuse_for).await),
+            Act::Evict(place) => {
+                let token = self.holder(*place).await;
+                plain(self.store.evict(&self.key, token).await)
+            }
+            Act::Lapse(_) => String::new(),
+        };
+        format!("{said}; {}", self.look().await)
+    }
+
+    async fn renewed(&mut self, claims: &[Claim]) -> String {
+        match self.store.renew(claims).await {
+            Ok(answers) => answers.into_iter().map(|answer| self.told(Ok(answer)) + " ").collect(),
+            Err(error) => format!("{:?}", error.kind()),
+        }
+    }
+
+    /// The token of the holder at this place among the holders, or one that nobody has.
+    async fn holder(&self, place: usize) -> u64 {
+        let seen = self.store.inspect(&self.key).await.ok().flatten();
+        seen.and_then(|seen| seen.holders.get(place).map(|holder| holder.token)).unwrap_or(0)
+    }
+
+    fn told(&mut self, answer: Result<Answer>) -> String {
+        match answer {
+            Ok(Answer::Granted(grant)) => {
+                let (seat, token) = (self.seats.of(grant.seat), self.tokens.of(grant.token));
+                let extended = grant.lease.is_some();
+                format!("granted {} units, seat {seat}, token {token}, extended {extended}", grant.units)
+            }
+            Ok(Answer::Waiting(place)) => {
+                let (seat, extended) = (self.seats.of(place.seat), place.lease.is_some());
+                format!("waiting, seat {seat}, {} ahead, holds {}, extended {extended}", place.ahead, place.held)
+            }
+            other => plain(other),
+        }
+    }
+
+    async fn look(&mut self) -> String {
+        match self.store.inspect(&self.key).await {
+            Ok(Some(seen)) => self.seen(&seen),
+            other => plain(other.map(|_| "free")),
+        }
+    }
+
+    fn seen(&mut self, seen: &Snapshot) -> String {
+        let mut text = format!("limit {}/{}", seen.effective_limit, seen.limit);
+        for holder in &seen.holders {
+            let (seat, token) = (self.seats.of(holder.seat), self.tokens.of(holder.token));
+            let (value, count) = (&holder.value, holder.count);
+            text += &format!(" [{} units, seat {seat}, token {token}, {value:?}, {count:?}]", holder.units);
+        }
+        for waiter in &seen.waiters {
+            text += &format!(" ({} units, seat {})", waiter.units, self.seats.of(waiter.seat));
+        }
+        text
+    }
+}
+
+/// Numbers in the order in which they were first seen: what seats and tokens of two stores have in common.
+#[derive(Debug, Default)]
+struct Ranks(BTreeMap<u64, usize>);
+
+impl Ranks {
+    fn of(&mut self, number: u64) -> usize {
+        let next = self.0.len();
+        *self.0.entry(number).or_insert(next)
+    }
+}
+
+fn plain<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+    match outcome {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+/// How long a lapse takes beyond what is to be over.
+pub(crate) const MARGIN: Duration = Duration::from_millis(50);

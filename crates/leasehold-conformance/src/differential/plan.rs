@@ -1,0 +1,174 @@
+//! What to do next: random, but a bit of everything, and the same for the same seed.
+
+use std::time::Duration;
+
+use leasehold_core::{Capability, Change, Claim, ClaimId, IfBusy, Info, Key, Order, Units};
+
+use super::MARGIN;
+use crate::scene::LONG;
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Claim(Claim),
+    Renew(Vec<Claim>),
+    Amend(Claim, Change),
+    Release(Claim, Option<Duration>),
+    /// Evict the holder at this place.
+    Evict(usize),
+    /// Wait this long.
+    Lapse(Duration),
+}
+
+/// A source of operations on one key.
+pub(crate) struct Plan {
+    random: fastrand::Rng,
+    key: Key,
+    short: Duration,
+    limit: u64,
+    claims: Vec<Claim>,
+    /// Something short was touched: time must pass before anything else, or the two sides may disagree about
+    /// whether it is over.
+    lapse: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64, key: Key, short: Duration) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limit = *random.choice(&[1, 2, 3, 5]).unwrap_or(&1);
+        Self { random, key, short, limit, claims: Vec::new(), lapse: false }
+    }
+
+    pub(crate) fn next(&mut self, info: &Info) -> Act {
+        if std::mem::take(&mut self.lapse) {
+            // What is over is asked about now and then, not all the time: every time costs a lapse.
+            let (random, short) = (&mut self.random, self.short);
+            self.claims.retain(|claim| !is_short(claim, short) || random.u8(0..3) == 0);
+            return Act::Lapse(self.short * 2 + info.expiry_slack + MARGIN);
+        }
+        let act = match self.random.u32(0..100) {
+            0..40 => Act::Claim(self.claim(info)),
+            40..55 => self.renew(),
+            55..75 => self.amend(info),
+            75..95 => {
+                let refuse_for = self.random.bool().then_some(LONG);
+                Act::Release(self.any(), refuse_for)
+            }
+            _ if info.can(Capability::Evict) => Act::Evict(self.random.usize(0..3)),
+            _ => self.renew(),
+        };
+        self.lapse = match &act {
+            Act::Claim(claim) | Act::Amend(claim, _) => is_short(claim, self.short),
+            Act::Renew(claims) => claims.iter().any(|claim| is_short(claim, self.short)),
+            // What is promoted lives on the patience it has left: longer than any sequence.
+            Act::Release(..) | Act::Evict(_) | Act::Lapse(_) => false,
+        };
+        if let Act::Amend(_, Change::Tail(length)) = &act {
+            self.lapse |= *length == self.short;
+        }
+        act
+    }
+
+    /// One of the last claims, or a stranger.
+    fn any(&mut self) -> Claim {
+        let recent = &self.claims[self.claims.len().saturating_sub(8)..];
+        let known = self.random.choice(recent).cloned();
+        known.unwrap_or_else(|| self.fresh())
+    }
+
+    /// An id that no earlier claim had; from the seed, so that a failure can be played again.
+    fn id(&mut self) -> ClaimId {
+        ClaimId::from_bytes(self.random.u128(1..).to_be_bytes())
+    }
+
+    fn fresh(&mut self) -> Claim {
+        let most = self.random.u64(1..=self.limit);
+        let units = if self.random.u8(0..4) == 0 { Units::UpTo(most) } else { Units::Exactly(most) };
+        let mut claim = Claim {
+            key: self.key.clone(),
+            id: self.id(),
+            limit: self.limit,
+            units,
+            if_busy: IfBusy::Queue,
+            order: Order::Fair,
+            lease: Some(LONG),
+            patience: LONG,
+            lock_delay: Duration::ZERO,
+            token_above: 0,
+            inbox: leasehold_core::Inbox(0),
+            label: "".into(),
+            value: [].into(),
+            count: None,
+        };
+        if self.random.u8(0..4) == 0 {
+            claim.if_busy = IfBusy::Leave;
+        }
+        if self.random.u8(0..5) == 0 {
+            claim.order = Order::Barging;
+        }
+        match self.random.u8(0..20) {
+            0 => (claim.lease, claim.patience) = (Some(self.short), self.short),
+            1 => claim.patience = self.short,
+            // Blocks the key for as long as the sequence lasts.
+            2 if self.random.u8(0..4) == 0 => claim.lock_delay = LONG,
+            3 => claim.limit = self.limit + 1,
+            _ => {}
+        }
+        claim
+    }
+
+    fn claim(&mut self, info: &Info) -> Claim {
+        // A repeat of an earlier claim is a renewal.
+        if !self.claims.is_empty() && self.random.u8(0..6) == 0 {
+            return self.any();
+        }
+        let mut claim = self.fresh();
+        if info.can(Capability::Count) && self.random.u8(0..6) == 0 {
+            claim.count = Some(self.random.u64(1..4));
+        }
+        if info.can(Capability::Value) {
+            claim.value = [self.random.u8(..)].into();
+        }
+        self.claims.push(claim.clone());
+        claim
+    }
+
+    fn renew(&mut self) -> Act {
+        let count = self.random.usize(1..4);
+        Act::Renew((0..count).map(|_| self.any()).collect())
+    }
+
+    fn amend(&mut self, info: &Info) -> Act {
+        let claim = self.any();
+        let units = self.random.u64(0..=self.limit + 1);
+        let change = match self.random.u8(0..12) {
+            0..4 if info.can(Capability::AmendUnits) => Change::Units(units),
+            4..6 if info.can(Capability::Count) => {
+                Change::Give { n: self.random.u64(1..3), op: self.random.u64(0..6) }
+            }
+            6..8 if info.can(Capability::Value) => Change::Value([self.random.u8(..)].into()),
+            8 if info.can(Capability::Owner) => {
+                let heir = if self.random.bool() { self.fresh_heir() } else { self.any() };
+                Change::Owner(Box::new(heir))
+            }
+            9 if info.can(Capability::Tail) => {
+                let length = *self.random.choice(&[Duration::ZERO, self.short]).unwrap_or(&self.short);
+                Change::Tail(length)
+            }
+            10 if info.can(Capability::Limit) => Change::Limit(self.random.u64(1..=self.limit + 1)),
+            _ => return self.renew(),
+        };
+        Act::Amend(claim, change)
+    }
+
+    /// Somebody to hand over to, who goes on as a claim of its own.
+    fn fresh_heir(&mut self) -> Claim {
+        let heir = Claim { lease: Some(LONG), patience: LONG, lock_delay: Duration::ZERO, ..self.fresh() };
+        self.claims.push(heir.clone());
+        heir
+    }
+}
+
+fn is_short(claim: &Claim, short: Duration) -> bool {
+    claim.lease == Some(short) || claim.patience == short
+}
