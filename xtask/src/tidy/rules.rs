@@ -38,13 +38,14 @@ pub(super) fn stores_explain_themselves(files: &[File]) -> Vec<String> {
             complaints.push(manifest.complain(None, "a store needs a README.md beside this"));
             continue;
         };
-        let headings: Vec<_> = readme.text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let headings: Vec<_> = readme.text.lines().filter_map(|line| line.strip_prefix('#')).collect();
         let mut at = 0;
         for wanted in STORE_HEADINGS {
-            match headings[at..].iter().position(|heading| heading.trim() == *wanted) {
+            match headings[at..].iter().position(|heading| heading.trim_start_matches('#').trim() == *wanted)
+            {
                 Some(found) => at += found + 1,
                 None => complaints.push(
-                    readme.complain(None, format_args!("no heading `## {wanted}` (in the usual order)")),
+                    readme.complain(None, format_args!("no heading `{wanted}` in its place among the five")),
                 ),
             }
         }
