@@ -1,9 +1,11 @@
 //! Which store: `--store`, `LEASEHOLD_STORE`, or the file in the user's state directory.
 
-use leasehold::{Client, Result, redact, sqlite};
+use std::sync::Arc;
+
+use leasehold::{Client, Store, redact, sqlite};
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::output::say;
 
 /// Where the store is taken from when `--store` is not given.
@@ -11,7 +13,7 @@ pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
 /// The store of this run.
 pub(crate) struct Chosen {
-    url: String,
+    store: Arc<dyn Store>,
     /// The URL has a password in it: not for the program's eyes.
     pub(crate) has_secret: bool,
     pub(crate) verbose: bool,
@@ -33,10 +35,12 @@ impl Chosen {
         if global.verbose {
             say(format_args!("store {}", shown.escape_debug()));
         }
-        Ok(Self { url, has_secret, verbose: global.verbose })
+        Ok(Self { store: leasehold::open(&url)?, has_secret, verbose: global.verbose })
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client> {
-        leasehold::connect(&self.url).await
+    /// Whatever goes wrong here: the URL is in order, so it is the store.
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        let client = Client::new(self.store.clone()).await;
+        client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))
     }
 }

@@ -19,9 +19,9 @@ use crate::exit::Exit;
 // A guard is lost when 0.9 of its lease is over, and the store may grant to the next when all of it is. What
 // happens in between, as shares of the lease after the loss: SIGTERM at once, then
 /// the runner's SIGKILL at the latest, then
-const RUNNER_KILLS: f64 = 0.08;
+const RUNNER_KILLS: f64 = 0.07;
 /// the guardian's, in case that the runner is stopped or hangs.
-const GUARDIAN_KILLS: f64 = 0.09;
+const GUARDIAN_KILLS: f64 = 0.08;
 /// How often the guardian hears of renewals: often enough for one that came at the last moment.
 const REPORTS: u32 = 20;
 

@@ -1,0 +1,17 @@
+//! The command as its users meet it: the real binary, a fresh store for every test.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; clippy does not know helpers from code"
+)]
+
+mod contention;
+mod look;
+mod loss;
+mod pty;
+mod run;
+mod secrets;
+mod signals;
+mod status;
+mod terminal;
+mod util;

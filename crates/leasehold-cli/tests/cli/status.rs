@@ -1,0 +1,135 @@
+//! The exit codes of the contract, one by one.
+
+use std::fs;
+
+use super::util::{Place, code, text};
+
+#[test]
+fn the_programs_own_status_is_ours() {
+    let place = Place::new();
+    assert_eq!(place.code("run k -- true"), 0);
+    for status in [1, 64, 79, 255] {
+        let output = place.run_script("run k", &format!("exit {status}")).output().unwrap();
+        assert_eq!(code(&output), status);
+    }
+}
+
+#[test]
+fn a_signal_that_ended_the_program_is_128_and_its_number() {
+    let place = Place::new();
+    let output = place.run_script("run k", "kill -9 $$").output().unwrap();
+    assert_eq!(code(&output), 128 + 9);
+    let output = place.run_script("run k", "kill -TERM $$").output().unwrap();
+    assert_eq!(code(&output), 128 + 15);
+}
+
+#[test]
+fn a_missing_program_is_127_and_the_key_is_free() {
+    let place = Place::new();
+    assert_eq!(place.code("run k -- /no/such/program"), 127);
+    assert_eq!(place.code("run k -- no-such-program"), 127);
+    assert_eq!(place.code("run --try k -- true"), 0);
+}
+
+#[test]
+fn a_program_that_is_not_executable_is_126_and_the_key_is_free() {
+    let place = Place::new();
+    fs::write(place.path("data"), "no program").unwrap();
+    assert_eq!(place.code("run k -- ./data"), 126);
+    assert_eq!(place.code("run k -- /"), 126);
+    assert_eq!(place.code("run --try k -- true"), 0);
+}
+
+#[test]
+fn bad_usage_is_64_and_nothing_runs() {
+    let place = Place::new();
+    let long = format!("run {} -- touch ran", "x".repeat(1025));
+    for words in [
+        "",
+        "run",
+        "run k",
+        "run k touch ran",
+        "run --wait soon k -- touch ran",
+        "run --wait -1s k -- touch ran",
+        "run --lease 0s k -- touch ran",
+        "run --lease 0 k -- touch ran",
+        "run --max-hold 0s k -- touch ran",
+        "run --permits 4/3 k -- touch ran",
+        "run --permits 0/3 k -- touch ran",
+        "run --permits x k -- touch ran",
+        "run --try --wait 1s k -- touch ran",
+        "run --shared --permits 1/2 k -- touch ran",
+        "run --store nonsense k -- touch ran",
+        "run --store gopher://x k -- touch ran",
+        "run --no-such-option k -- touch ran",
+        "no-such-command",
+        "show",
+        "release k --token x",
+        &long,
+    ] {
+        let output = place.leasehold(words).output().unwrap();
+        assert_eq!(code(&output), 64, "{words}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{words}: must say why");
+    }
+    let output = place.leasehold("run").args(["", "--", "touch", "ran"]).output().unwrap();
+    assert_eq!(code(&output), 64, "the empty key");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn the_longest_key_is_accepted() {
+    let place = Place::new();
+    assert_eq!(place.code(&format!("run {} -- true", "x".repeat(1024))), 0);
+}
+
+#[test]
+fn another_limit_is_65() {
+    let place = Place::new();
+    let _holder = place.hold("run --permits 1/3 k");
+    assert_eq!(place.code("run --permits 1/2 k -- true"), 65);
+    assert_eq!(place.code("run --try k -- true"), 65);
+    assert_eq!(place.code("run --try --shared k -- true"), 65);
+    assert_eq!(place.code("run --try --permits 2/3 k -- true"), 0);
+}
+
+#[test]
+fn an_unreachable_store_is_69() {
+    let place = Place::new();
+    fs::write(place.path("file"), "").unwrap();
+    let url = format!("sqlite://{}", place.path("file/locks.db").display());
+    let output = place.leasehold("run --store").args([&url, "k", "--", "true"]).output().unwrap();
+    assert_eq!(code(&output), 69, "{output:?}");
+}
+
+#[test]
+fn busy_is_75() {
+    let place = Place::new();
+    let _holder = place.hold("run k");
+    let output = place.leasehold("run --try k -- touch ran").output().unwrap();
+    assert_eq!((code(&output), text(&output.stderr)), (75, "leasehold: \"k\" is busy\n"));
+    assert_eq!(place.code("run --wait 50ms k -- touch ran"), 75);
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn help_and_version_are_0_and_list_codes_and_environment() {
+    let place = Place::new();
+    for words in ["--help", "run --help"] {
+        let output = place.leasehold(words).output().unwrap();
+        assert_eq!(code(&output), 0);
+        for word in ["64", "65", "69", "75", "79", "126", "127", "LEASEHOLD_STORE", "LEASEHOLD_TOKEN"] {
+            assert!(text(&output.stdout).contains(word), "{words} lacks {word}");
+        }
+    }
+    assert_eq!(place.code("--version"), 0);
+}
+
+#[test]
+fn completions_and_the_manual_are_generated() {
+    let place = Place::new();
+    let output = place.leasehold("completions bash").output().unwrap();
+    assert!(text(&output.stdout).contains("_leasehold"));
+    let output = place.leasehold("man").output().unwrap();
+    assert!(text(&output.stdout).contains(".TH leasehold 1"));
+    assert!(text(&output.stdout).contains("max\\-hold"));
+}
