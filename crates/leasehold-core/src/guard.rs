@@ -1,16 +1,18 @@
 //! What a holder has in its hands.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::capability::Renewal;
-use crate::claim::{Answer, Change, Claim, IfBusy, Released, Units};
-use crate::clock::{Moment, sleep_until};
+use crate::claim::{Claim, Released};
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 use crate::keeper::{Leaving, Lifeline};
 use crate::key::Key;
+use crate::signal::LossSignal;
 
 /// Proof that a claim holds, for as long as [`is_valid`](Guard::is_valid) says so.
 ///
@@ -33,42 +35,64 @@ use crate::key::Key;
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
-pub struct Guard {
-    life: Arc<Lifeline>,
-    claim: Claim,
-    hold: Arc<Hold>,
-    renewal: Renewal,
-    released: bool,
+pub struct Guard(Arc<Hand>);
+
+/// The hold itself: shared by all guards of one owner, released when the last is gone.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    pub(crate) life: Arc<Lifeline>,
+    pub(crate) claim: Claim,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) renewal: Renewal,
+    /// Until when nobody else may have it, even after the release.
+    keep_until: OnceLock<Moment>,
+    released: AtomicBool,
 }
 
 impl Guard {
     pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        Self { life, claim, hold, renewal, released: false }
+        let (keep_until, released) = (OnceLock::new(), AtomicBool::new(false));
+        Self(Arc::new(Hand { life, claim, hold, renewal, keep_until, released }))
+    }
+
+    /// Another guard of the same hold.
+    pub(crate) fn join(hand: Arc<Hand>) -> Self {
+        Self(hand)
+    }
+
+    pub(crate) fn hand(&self) -> &Arc<Hand> {
+        &self.0
+    }
+
+    /// Keeps the units from everybody until then, also after the release.
+    pub(crate) fn keep_until(&self, at: Moment) {
+        // Only the first counts; nobody sets it twice.
+        let _ = self.0.keep_until.set(at);
     }
 
     /// The fencing token: larger than that of every earlier holder of this key.
     pub fn token(&self) -> u64 {
-        self.hold.token()
+        self.0.hold.token()
     }
 
     /// What is held.
     pub fn key(&self) -> &Key {
-        &self.claim.key
+        &self.0.claim.key
     }
 
     /// How many units are held: 1 of a mutex, the permits of a semaphore.
     pub fn units(&self) -> u64 {
-        self.hold.units()
+        self.0.hold.units()
     }
 
     /// Whether the claim may still be relied on. Needs no network, and once false stays false.
     pub fn is_valid(&self) -> bool {
-        self.hold.stage() == Stage::Held
+        self.0.hold.stage() == Stage::Held
     }
 
     /// For how long it may be relied on if no renewal succeeds any more.
     pub fn valid_for(&self) -> Duration {
-        self.hold.valid_for()
+        self.0.hold.valid_for()
     }
 
     /// Waits until the lock is lost and says why. Never returns while it is held.
@@ -76,12 +100,12 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn lost(&self) -> Loss {
-        self.hold.lost().await
+        self.0.hold.lost().await
     }
 
     /// A handle on the loss that can be cloned and moved to other tasks.
     pub fn signal(&self) -> LossSignal {
-        LossSignal(self.hold.clone())
+        LossSignal::new(self.0.hold.clone())
     }
 
     /// Renews now, with this lease from now on. The way to keep a fixed lease, or to read the store's word
@@ -90,9 +114,9 @@ impl Guard {
     /// # Errors
     /// `Lost` when it is not held any more, `Invalid` for a lease that the store cannot keep.
     pub async fn renew(&self, lease: Duration) -> Result<()> {
-        let keeper = &self.life.0;
-        let lease = keeper.store.info().fit_lease(lease, self.renewal)?;
-        keeper.renew_now(&self.claim.id, lease).await.map_err(|error| error.on(self.key()))
+        let keeper = &self.0.life.0;
+        let lease = keeper.store.info().fit_lease(lease, self.0.renewal)?;
+        keeper.renew_now(&self.0.claim.id, lease).await.map_err(|error| error.on(self.key()))
     }
 
     /// Gives the lock back and says what was found: [`Released::Gone`] means that it had been lost before.
@@ -102,8 +126,12 @@ impl Guard {
     ///
     /// # Errors
     /// When the store did not answer; the release then goes on in the background until the lease has ended.
-    pub async fn release(mut self) -> Result<Released> {
-        self.start_release().finish().await
+    pub async fn release(self) -> Result<Released> {
+        match Arc::into_inner(self.0) {
+            Some(hand) => hand.part().finish().await,
+            // Its owner has other guards of this hold.
+            None => Ok(Released::Held),
+        }
     }
 
     /// Runs `work`, and stops it at its next await when the lock is lost.
@@ -118,108 +146,25 @@ impl Guard {
         }
     }
 
-    fn lost_error(&self, loss: Loss) -> Error {
+    pub(crate) fn lost_error(&self, loss: Loss) -> Error {
         Error::new(ErrorKind::Lost, format!("lost: {loss}")).on(self.key())
     }
+}
 
-    fn start_release(&mut self) -> Leaving {
-        self.released = true;
+impl Hand {
+    /// Takes the claim out of the renewals; what is left is to tell the store.
+    fn part(&self) -> Leaving {
+        self.released.store(true, Ordering::Release);
         let leaving = Leaving::new(self.life.0.clone(), &self.claim);
         self.hold.end(Loss::Released);
-        leaving
-    }
-
-    /// Holds this many units instead. `false` when they were not to be had within the wait.
-    pub(crate) async fn resize(&mut self, units: u64, wait: Resize) -> Result<bool> {
-        let keeper = self.life.0.clone();
-        self.claim.if_busy = if wait == Resize::Try { IfBusy::Leave } else { IfBusy::Queue };
-        match keeper.amend(&self.claim, &Change::Units(units)).await? {
-            Answer::Granted(grant) => {
-                let at = self.hold.deadline().ok_or_else(|| self.lost_error(Loss::Expired))?;
-                self.hold.grant(grant.token, grant.units, at);
-                self.claim.units = Units::Exactly(units);
-                return Ok(true);
-            }
-            Answer::Waiting(_) => {}
-            Answer::Busy => return Ok(false),
-            _ => {
-                self.hold.end(Loss::Gone);
-                return Err(self.lost_error(Loss::Gone));
-            }
-        }
-        // The keeper looks after the place; the promotion, or the next renewal, tells the new units.
-        keeper.look(self.key());
-        let grown = self.hold.wait_for(|stage, held| match stage {
-            Stage::Over(loss) => Some(Err(loss)),
-            _ => (held == units).then_some(Ok(())),
-        });
-        let grown = match wait {
-            Resize::Until(limit) => tokio::select! {
-                grown = grown => Some(grown),
-                () = sleep_until(&*keeper.clock, limit) => None,
-            },
-            _ => Some(grown.await),
-        };
-        match grown {
-            Some(Ok(())) => {
-                self.claim.units = Units::Exactly(units);
-                Ok(true)
-            }
-            Some(Err(loss)) => Err(self.lost_error(loss)),
-            None => {
-                // Take the wish back; if it came true meanwhile, this gives the extra units up again.
-                let before = self.claim.units.most();
-                Box::pin(self.resize(before, Resize::Forever)).await?;
-                Ok(false)
-            }
-        }
-    }
-
-    pub(crate) fn now(&self) -> Moment {
-        self.life.0.clock.now()
+        leaving.keep_until(self.keep_until.get().copied())
     }
 }
 
-/// How long a change of units may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resize {
-    Try,
-    Until(Moment),
-    Forever,
-}
-
-impl Drop for Guard {
+impl Drop for Hand {
     fn drop(&mut self) {
-        if !self.released {
-            drop(self.start_release());
+        if !self.released.load(Ordering::Acquire) {
+            drop(self.part());
         }
-    }
-}
-
-/// Tells, anywhere and any number of times, that a lock was lost.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
-/// use leasehold_core::{Client, Loss, Memory};
-/// let client = Client::new(Memory::new()).await?;
-/// let guard = client.mutex("orders/42").acquire().await?;
-/// let signal = guard.signal();
-/// client.evict("orders/42", guard.token()).await?;
-/// assert_eq!(signal.lost().await, Loss::Gone);
-/// assert!(signal.is_lost() && !guard.is_valid());
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug)]
-pub struct LossSignal(Arc<Hold>);
-
-impl LossSignal {
-    /// Whether it is lost (or released) by now.
-    pub fn is_lost(&self) -> bool {
-        self.0.stage() != Stage::Held
-    }
-
-    /// Waits until it is lost (or released) and says why.
-    pub async fn lost(&self) -> Loss {
-        self.0.lost().await
     }
 }

@@ -7,9 +7,10 @@ use crate::capability::Feature;
 use crate::claim::{Released, Units, WHOLE};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Guard, Resize};
+use crate::guard::Guard;
 use crate::options::Options;
 use crate::request::Request;
+use crate::resize::Resize;
 
 const READ: u64 = 1;
 /// Two of these do not fit beside each other, but readers fit beside one.
@@ -120,7 +121,7 @@ impl UpgradableGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn upgrade(mut self) -> Result<WriteGuard> {
+    pub async fn upgrade(self) -> Result<WriteGuard> {
         self.0.resize(WHOLE, Resize::Forever).await?;
         Ok(WriteGuard(self.0))
     }
@@ -129,7 +130,7 @@ impl UpgradableGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn try_upgrade(mut self) -> Result<Result<WriteGuard, Self>> {
+    pub async fn try_upgrade(self) -> Result<Result<WriteGuard, Self>> {
         let grown = self.0.resize(WHOLE, Resize::Try).await?;
         Ok(if grown { Ok(WriteGuard(self.0)) } else { Err(self) })
     }
@@ -138,7 +139,7 @@ impl UpgradableGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn upgrade_within(mut self, limit: Duration) -> Result<Result<WriteGuard, Self>> {
+    pub async fn upgrade_within(self, limit: Duration) -> Result<Result<WriteGuard, Self>> {
         let until = self.0.now() + limit;
         let grown = self.0.resize(WHOLE, Resize::Until(until)).await?;
         Ok(if grown { Ok(WriteGuard(self.0)) } else { Err(self) })
@@ -148,7 +149,7 @@ impl UpgradableGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn downgrade(mut self) -> Result<ReadGuard> {
+    pub async fn downgrade(self) -> Result<ReadGuard> {
         self.0.resize(READ, Resize::Forever).await?;
         Ok(ReadGuard(self.0))
     }
@@ -167,7 +168,7 @@ impl WriteGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn downgrade(mut self) -> Result<ReadGuard> {
+    pub async fn downgrade(self) -> Result<ReadGuard> {
         self.0.resize(READ, Resize::Forever).await?;
         Ok(ReadGuard(self.0))
     }
@@ -176,7 +177,7 @@ impl WriteGuard {
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
-    pub async fn downgrade_to_upgradable(mut self) -> Result<UpgradableGuard> {
+    pub async fn downgrade_to_upgradable(self) -> Result<UpgradableGuard> {
         self.0.resize(UPGRADABLE, Resize::Forever).await?;
         Ok(UpgradableGuard(self.0))
     }

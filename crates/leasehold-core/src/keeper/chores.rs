@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Keeper, back_off};
-use crate::claim::{Claim, Released};
+use crate::claim::{Answer, Change, Claim, Released};
 use crate::clock::Moment;
 use crate::error::Result;
 
@@ -14,6 +14,8 @@ pub(super) struct Chore {
     pub(super) claim: Claim,
     /// Its claim was never answered, so it may still be on the way.
     unanswered: bool,
+    /// Until when nobody may have it: the tail of a job that was done too soon.
+    keep_until: Option<Moment>,
     /// When the lease has ended anyway and the chore is done by itself.
     until: Moment,
     failed: u32,
@@ -21,10 +23,18 @@ pub(super) struct Chore {
 
 impl Chore {
     pub(super) fn new(claim: Claim, unanswered: bool, until: Moment) -> Self {
-        Self { claim, unanswered, until, failed: 0 }
+        Self { claim, unanswered, keep_until: None, until, failed: 0 }
     }
 
     pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
+        let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
+        if !tail.is_zero() {
+            let change = Change::Tail(tail);
+            let left = keeper.call(keeper.store.amend(&self.claim, &change)).await;
+            let released =
+                left.map(|answer| if answer == Answer::Done { Released::Held } else { Released::Gone });
+            return released.map_err(|error| error.on(&self.claim.key));
+        }
         // Twice the time that a call may take: whatever is on the way has arrived by then.
         let refuse_for = self.unanswered.then(|| keeper.call_timeout * 2);
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
@@ -59,6 +69,14 @@ impl Leaving {
         let now = keeper.clock.now();
         let chore = keeper.lock().part(claim, now);
         Self { keeper, chore: Some(chore) }
+    }
+
+    /// Keeps the units from everybody until then.
+    pub(crate) fn keep_until(mut self, at: Option<Moment>) -> Self {
+        if let Some(chore) = &mut self.chore {
+            chore.keep_until = at;
+        }
+        self
     }
 
     pub(crate) async fn finish(mut self) -> Result<Released> {

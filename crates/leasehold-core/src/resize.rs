@@ -1,0 +1,64 @@
+//! Holding more or fewer units than before, in place.
+
+use crate::claim::{Answer, Change, IfBusy};
+use crate::clock::{Moment, sleep_until};
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::hold::{Loss, Stage};
+
+/// How long a change of units may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resize {
+    Try,
+    Until(Moment),
+    Forever,
+}
+
+impl Guard {
+    /// Holds this many units instead. `false` when they were not to be had within the wait.
+    pub(crate) async fn resize(&self, units: u64, wait: Resize) -> Result<bool> {
+        let (hand, keeper) = (self.hand(), &self.hand().life.0);
+        let before = hand.hold.units();
+        let mut claim = hand.claim.clone();
+        claim.if_busy = if wait == Resize::Try { IfBusy::Leave } else { IfBusy::Queue };
+        match keeper.amend(&claim, &Change::Units(units)).await? {
+            Answer::Granted(grant) => {
+                let at = hand.hold.deadline().ok_or_else(|| self.lost_error(Loss::Expired))?;
+                hand.hold.grant(grant.token, grant.units, at);
+                return Ok(true);
+            }
+            Answer::Waiting(_) => {}
+            Answer::Busy => return Ok(false),
+            _ => {
+                hand.hold.end(Loss::Gone);
+                return Err(self.lost_error(Loss::Gone));
+            }
+        }
+        // The keeper looks after the place; the promotion, or the next renewal, tells the new units.
+        keeper.look(self.key());
+        let grown = hand.hold.wait_for(|stage, held| match stage {
+            Stage::Over(loss) => Some(Err(loss)),
+            _ => (held == units).then_some(Ok(())),
+        });
+        let grown = match wait {
+            Resize::Until(limit) => tokio::select! {
+                grown = grown => Some(grown),
+                () = sleep_until(&*keeper.clock, limit) => None,
+            },
+            _ => Some(grown.await),
+        };
+        match grown {
+            Some(Ok(())) => Ok(true),
+            Some(Err(loss)) => Err(self.lost_error(loss)),
+            None => {
+                // Take the wish back; if it came true meanwhile, this gives the extra units up again.
+                Box::pin(self.resize(before, Resize::Forever)).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.hand().life.0.clock.now()
+    }
+}
