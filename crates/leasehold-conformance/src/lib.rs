@@ -11,8 +11,10 @@ mod panics;
 mod scene;
 mod spy;
 mod verdict;
+mod victim;
 mod views;
 
 pub use fixture::{Fixture, Hook, RawState};
 pub use harness::run;
 pub use spy::{Call, Counts, Spy};
+pub use victim::{kill_one_that_holds, victim};

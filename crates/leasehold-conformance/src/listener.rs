@@ -25,9 +25,13 @@ impl Listener {
         self.with(|heard| heard.promotions.clone())
     }
 
-    /// The first promotion, when it comes within the limit.
-    pub(crate) async fn promotion_within(&self, limit: Duration) -> Option<Promotion> {
-        self.within(limit, |heard| heard.promotions.first().cloned()).await
+    /// Whether it hears of a promotion on `key`, or is told to look at it, within the limit.
+    pub(crate) async fn told_within(&self, key: &Key, limit: Duration) -> bool {
+        let told = |heard: &mut Heard| {
+            let promoted = heard.promotions.iter().any(|promotion| promotion.key == *key);
+            (promoted || heard.looks.contains(key)).then_some(())
+        };
+        self.within(limit, told).await.is_some()
     }
 
     /// Whether it is told to look at `key` within the limit.
