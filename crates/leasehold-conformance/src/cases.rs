@@ -14,6 +14,7 @@ mod mutex;
 mod names;
 mod options;
 mod order;
+mod outages;
 mod rwlock;
 mod semaphore;
 mod sight;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<Case> {
         cancelling::cases(),
         cost::cases(),
         contention::cases(),
+        outages::cases(),
         leaks::cases(),
         faults::cases(),
     ]

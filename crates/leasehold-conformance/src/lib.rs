@@ -4,6 +4,7 @@ mod case;
 mod cases;
 mod differential;
 mod fixture;
+mod gate;
 mod harness;
 pub mod history;
 mod listener;
@@ -15,6 +16,7 @@ mod victim;
 mod views;
 
 pub use fixture::{Fixture, Hook, RawState};
+pub use gate::{Gate, Passing};
 pub use harness::run;
 pub use spy::{Call, Counts, Spy};
 pub use victim::{kill_one_that_holds, victim};

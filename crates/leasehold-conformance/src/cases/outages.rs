@@ -1,0 +1,214 @@
+//! Laws 4 to 8 while a store cannot be reached: the suite shuts a gate in front of it.
+
+use std::time::Duration;
+
+use leasehold_core::{Client, Loss, Options, Released};
+use tokio::time::Instant;
+
+use crate::case::cases;
+use crate::gate::{Gate, Passing};
+use crate::scene::{SLACK, Scene};
+use crate::verdict::{Stop, Verdict};
+
+cases!("outages":
+    every_call_ends_while_nothing_passes,
+    a_guard_is_lost_before_its_lease_when_nothing_passes,
+    an_outage_shorter_than_the_lease_loses_nothing,
+    a_lost_guard_stays_lost_after_the_outage,
+    a_waiter_keeps_its_place_through_an_outage,
+    a_waiter_is_granted_although_every_notification_is_lost,
+    a_claim_whose_reply_was_lost_is_granted_once,
+    an_acquire_dropped_while_its_reply_is_lost_leaves_nothing,
+    an_acquire_that_failed_leaves_nothing_after_the_outage,
+    a_release_whose_reply_was_lost_frees_the_key,
+    a_guard_dropped_during_an_outage_frees_the_key_after_it,
+    close_ends_while_nothing_passes,
+);
+
+/// How long one call may take here.
+const CALL: Duration = Duration::from_millis(400);
+/// A lease that an outage of some calls does not end.
+const AMPLE: Duration = Duration::from_secs(20);
+
+/// A client behind a gate.
+async fn gated(scene: &Scene) -> Verdict<(Client, Gate)> {
+    let gate = Gate::new(scene.fixture.store().await?);
+    Ok((Client::builder().call_timeout(CALL).connect(gate.clone()).await?, gate))
+}
+
+/// Waits for what must end soon.
+async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
+    let limit = CALL * 4 + SLACK;
+    tokio::time::timeout(limit, what).await.map_err(|_| Stop::fail(format_args!("not done after {limit:?}")))
+}
+
+async fn every_call_ends_while_nothing_passes(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    let guard = client.mutex(scene.key().as_str()).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    let lock = client.mutex(key.as_str());
+    let errors = [
+        soon(lock.try_acquire()).await?.map(|_| ()),
+        soon(lock.acquire()).await?.map(|_| ()),
+        soon(client.inspect(key.as_str())).await?.map(|_| ()),
+        soon(client.list(key.as_str())).await?.map(|_| ()),
+        soon(client.evict(key.as_str(), 1)).await?.map(|_| ()),
+        soon(guard.release()).await?.map(|_| ()),
+    ];
+    for (number, error) in errors.into_iter().enumerate() {
+        let error = error.expect_err("nothing passes");
+        assert!(error.is_retryable(), "call {number}: {error}");
+    }
+    Ok(())
+}
+
+async fn a_guard_is_lost_before_its_lease_when_nothing_passes(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let lease = scene.lease() * 2;
+    let guard = client.mutex(scene.key().as_str()).with(Options::new().lease(lease)).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    let start = Instant::now();
+    let promised = guard.valid_for();
+    let loss = soon(guard.lost()).await?;
+    assert_eq!(loss, Loss::Expired);
+    assert!(!guard.is_valid() && guard.valid_for().is_zero());
+    // No earlier than it had said, unless a renewal was under way just then.
+    assert!(start.elapsed() + Duration::from_millis(1) >= promised, "{:?} of {promised:?}", start.elapsed());
+    Ok(())
+}
+
+async fn an_outage_shorter_than_the_lease_loses_nothing(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let lease = Duration::from_secs(3);
+    let guard = client.mutex(scene.key().as_str()).with(Options::new().lease(lease)).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    let lost = tokio::time::timeout(lease / 2, guard.lost()).await;
+    gate.let_pass(Passing::Everything);
+    assert!(lost.is_err(), "{lost:?}");
+    let lost = tokio::time::timeout(lease, guard.lost()).await;
+    assert!(lost.is_err(), "renewal did not go on after the outage: {lost:?}");
+    assert_eq!(guard.release().await?, Released::Held);
+    Ok(())
+}
+
+async fn a_lost_guard_stays_lost_after_the_outage(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    let options = Options::new().lease(scene.lease());
+    let guard = client.mutex(key.as_str()).with(options).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    soon(guard.lost()).await?;
+    gate.let_pass(Passing::Everything);
+    // Its claim must not be kept alive for nobody.
+    let next = scene.fixture.connect().await?.mutex(key.as_str()).acquire_within(SLACK).await?;
+    assert!(next.is_some(), "the key is kept by a guard that is lost");
+    assert!(!guard.is_valid());
+    Ok(())
+}
+
+async fn a_waiter_keeps_its_place_through_an_outage(scene: Scene) -> Verdict {
+    scene.needs_order()?;
+    let key = scene.key();
+    let holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
+    let (client, gate) = gated(&scene).await?;
+    let lock = client.mutex(key.as_str()).with(Options::new().lease(AMPLE));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    gate.let_pass(Passing::Nothing);
+    let later = scene.claim(&key, 1, 1)?;
+    scene.store.claim(&later).await?;
+    tokio::time::sleep(CALL * 2).await;
+    gate.let_pass(Passing::Everything);
+    assert!(!waiting.is_finished(), "the outage ended the wait");
+    holder.release().await?;
+    let guard = soon(waiting).await?.map_err(Stop::fail)??;
+    assert!(guard.is_valid());
+    assert_eq!(scene.holders(&key).await?[0].token, guard.token());
+    Ok(())
+}
+
+async fn a_waiter_is_granted_although_every_notification_is_lost(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
+    let (client, gate) = gated(&scene).await?;
+    gate.let_pass(Passing::NoNotifications);
+    let lock = client.mutex(key.as_str());
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    holder.release().await?;
+    assert!(soon(waiting).await?.map_err(Stop::fail)??.is_valid());
+    Ok(())
+}
+
+async fn a_claim_whose_reply_was_lost_is_granted_once(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    gate.let_pass(Passing::NoReplies);
+    let lock = client.mutex(key.as_str());
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    scene.until_raw(&key, |now| now.holders == 1).await?;
+    gate.let_pass(Passing::Everything);
+    let guard = soon(acquiring).await?.map_err(Stop::fail)??;
+    assert!(guard.is_valid());
+    assert_eq!(scene.raw(&key).await?.holders, 1);
+    assert_eq!(scene.holders(&key).await?[0].token, guard.token());
+    assert_eq!(guard.release().await?, Released::Held);
+    Ok(())
+}
+
+async fn an_acquire_dropped_while_its_reply_is_lost_leaves_nothing(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    gate.let_pass(Passing::NoReplies);
+    let lock = client.mutex(key.as_str());
+    let acquiring = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    scene.until_raw(&key, |now| now.holders == 1).await?;
+    acquiring.abort();
+    gate.let_pass(Passing::Everything);
+    scene.until_raw(&key, |now| (now.holders, now.waiters) == (0, 0)).await
+}
+
+async fn an_acquire_that_failed_leaves_nothing_after_the_outage(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    gate.let_pass(Passing::NoReplies);
+    let failed = soon(client.mutex(key.as_str()).acquire()).await?;
+    assert!(failed.is_err(), "no reply came");
+    gate.let_pass(Passing::Everything);
+    scene.until_raw(&key, |now| (now.holders, now.waiters) == (0, 0)).await
+}
+
+async fn a_release_whose_reply_was_lost_frees_the_key(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    let guard = client.mutex(key.as_str()).acquire().await?;
+    gate.let_pass(Passing::NoReplies);
+    assert!(soon(guard.release()).await?.is_err(), "no reply came");
+    scene.until_raw(&key, |now| now.holders == 0).await?;
+    gate.let_pass(Passing::Everything);
+    assert!(soon(client.mutex(key.as_str()).acquire()).await??.is_valid());
+    Ok(())
+}
+
+async fn a_guard_dropped_during_an_outage_frees_the_key_after_it(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let key = scene.key();
+    let guard = client.mutex(key.as_str()).with(Options::new().lease(AMPLE)).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    drop(guard);
+    tokio::time::sleep(CALL * 2).await;
+    gate.let_pass(Passing::Everything);
+    // Long before its lease: the release goes on.
+    scene.until_raw(&key, |now| now.holders == 0).await
+}
+
+async fn close_ends_while_nothing_passes(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let guard = client.mutex(scene.key().as_str()).with(Options::new().lease(scene.lease())).acquire().await?;
+    gate.let_pass(Passing::Nothing);
+    // Whether it can say that it succeeded is its own business; it must end.
+    let _ = soon(client.close()).await?;
+    assert!(!guard.is_valid());
+    Ok(())
+}
