@@ -66,6 +66,14 @@ pub enum Feature {
     Semaphore,
     /// [`Semaphore::resize`](crate::Semaphore::resize).
     Resize,
+    /// [`Latch`](crate::Latch).
+    Latch,
+    /// [`Election`](crate::Election).
+    Election,
+    /// [`Job`](crate::Job).
+    Job,
+    /// [`Guard::hand_over`](crate::Guard::hand_over).
+    HandOver,
     /// [`Client::list`](crate::Client::list).
     List,
     /// [`Client::evict`](crate::Client::evict).
@@ -84,6 +92,10 @@ impl Feature {
             Self::RwLock | Self::Semaphore => &[Capability::Units],
             Self::Upgrade => &[Capability::Units, Capability::AmendUnits],
             Self::Resize => &[Capability::Units, Capability::Limit],
+            Self::Latch => &[Capability::Units, Capability::Queue, Capability::Count, Capability::Evict],
+            Self::Election => &[Capability::Value],
+            Self::Job => &[Capability::Tail],
+            Self::HandOver => &[Capability::Owner],
             Self::List => &[Capability::List],
             Self::Evict => &[Capability::Evict],
         }
@@ -97,6 +109,10 @@ impl Feature {
             Self::Upgrade => "upgrade and downgrade",
             Self::Semaphore => "semaphore",
             Self::Resize => "semaphore resize",
+            Self::Latch => "latch",
+            Self::Election => "election",
+            Self::Job => "job",
+            Self::HandOver => "hand-over",
             Self::List => "list",
             Self::Evict => "forced release",
         }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::{Feature, Info};
+use crate::claim::{Claim, Order, PATIENCE, Units};
 use crate::clock::{BootClock, Clock};
+use crate::election::Election;
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::Job;
 use crate::keeper::{Keeper, Lifeline};
 use crate::key::Key;
+use crate::latch::Latch;
 use crate::mutex::Mutex;
 use crate::options::Options;
 use crate::rwlock::RwLock;
@@ -34,6 +38,7 @@ use crate::watch::Watch;
 #[derive(Clone)]
 pub struct Client {
     life: Arc<Lifeline>,
+    name: Option<Arc<str>>,
     label: Arc<str>,
     defaults: Arc<Options>,
 }
@@ -51,6 +56,7 @@ impl Client {
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
             clock: Arc::new(BootClock),
+            name: None,
             runtime: None,
             call_timeout: Duration::from_secs(5),
             defaults: Options::new(),
@@ -70,6 +76,21 @@ impl Client {
     /// `limit` permits, each with a lease of its own. Everybody must name the same limit.
     pub fn semaphore(&self, key: impl AsRef<str>, limit: u64) -> Semaphore {
         Semaphore::new(self, key.as_ref(), limit)
+    }
+
+    /// A count that goes down to zero, and a way to wait for that.
+    pub fn latch(&self, key: impl AsRef<str>) -> Latch {
+        Latch::new(self, key.as_ref())
+    }
+
+    /// An election of one leader.
+    pub fn election(&self, key: impl AsRef<str>) -> Election {
+        Election::new(self, key.as_ref())
+    }
+
+    /// A piece of work that one process does at a time.
+    pub fn job(&self, key: impl AsRef<str>) -> Job {
+        Job::new(self, key.as_ref())
     }
 
     /// Who holds a key and who waits for it; `None` when nobody does.
@@ -141,16 +162,31 @@ impl Client {
         Ok(())
     }
 
+    /// The name that this store goes by in the order of a [`Multi`](crate::Multi).
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.info().name)
+    }
+
+    /// A claim of this client with everything checked that can be checked before it is sent.
+    pub(crate) fn claim_for(&self, key: &Key, limit: u64, units: Units, options: &Options) -> Result<Claim> {
+        let lease = self.info().fit_lease(options.lease, options.renewal).map_err(|error| error.on(key))?;
+        let mut claim = Claim::new(key.clone(), limit, units)?;
+        claim.lease = Some(lease);
+        claim.patience = lease.min(PATIENCE);
+        claim.order = if options.barging { Order::Barging } else { Order::Fair };
+        claim.lock_delay = options.lock_delay;
+        claim.label = options.label.clone().unwrap_or_else(|| self.label.clone());
+        claim.inbox = self.keeper().inbox;
+        claim.check()?;
+        Ok(claim)
+    }
+
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.life.0
     }
 
     pub(crate) fn life(&self) -> &Arc<Lifeline> {
         &self.life
-    }
-
-    pub(crate) fn label(&self) -> &Arc<str> {
-        &self.label
     }
 
     pub(crate) fn defaults(&self) -> &Options {
@@ -169,6 +205,7 @@ impl fmt::Debug for Client {
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
     clock: Arc<dyn Clock>,
+    name: Option<Arc<str>>,
     runtime: Option<tokio::runtime::Handle>,
     call_timeout: Duration,
     defaults: Options,
@@ -178,6 +215,13 @@ impl ClientBuilder {
     /// The clock that deadlines are read from. For tests.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// What to call this store where several are used together: the same everywhere, different for each store.
+    /// `leasehold::connect` uses the URL, without its password.
+    pub fn name(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Some(name.as_ref().into());
         self
     }
 
@@ -211,7 +255,8 @@ impl ClientBuilder {
         let here = || tokio::runtime::Handle::try_current().map_err(outside_runtime);
         let runtime = self.runtime.map_or_else(here, Ok)?;
         let life = Keeper::start(Arc::new(store), self.clock, self.call_timeout, runtime).await?;
-        Ok(Client { life, label: default_label().into(), defaults: Arc::new(self.defaults) })
+        let (label, defaults) = (default_label().into(), Arc::new(self.defaults));
+        Ok(Client { life, name: self.name, label, defaults })
     }
 }
 

@@ -87,7 +87,7 @@ impl Guard {
 
     /// Whether the claim may still be relied on. Needs no network, and once false stays false.
     pub fn is_valid(&self) -> bool {
-        self.0.hold.stage() == Stage::Held
+        self.0.is_valid()
     }
 
     /// For how long it may be relied on if no renewal succeeds any more.
@@ -146,12 +146,35 @@ impl Guard {
         }
     }
 
+    /// Stops looking after the hold without giving it back.
+    ///
+    /// # Errors
+    /// `Invalid` when its owner has other guards of it.
+    pub(crate) fn abandon(self) -> Result<()> {
+        let key = self.key().clone();
+        let hand = Arc::into_inner(self.0).ok_or_else(|| {
+            let message = "held several times by its owner: release the other guards first";
+            Error::new(ErrorKind::Invalid, message).on(&key)
+        })?;
+        hand.part().abandon();
+        Ok(())
+    }
+
     pub(crate) fn lost_error(&self, loss: Loss) -> Error {
         Error::new(ErrorKind::Lost, format!("lost: {loss}")).on(self.key())
     }
 }
 
 impl Hand {
+    pub(crate) fn is_valid(&self) -> bool {
+        self.hold.stage() == Stage::Held
+    }
+
+    /// Which store it is held on.
+    pub(crate) fn store(&self) -> usize {
+        self.life.0.store_id()
+    }
+
     /// Takes the claim out of the renewals; what is left is to tell the store.
     fn part(&self) -> Leaving {
         self.released.store(true, Ordering::Release);

@@ -122,13 +122,23 @@ impl Keeper {
 
     /// Changes a claim, asking again for as long as one call may take.
     pub(crate) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        self.retry(&claim.key, || self.store.amend(claim, change)).await
+    }
+
+    /// Makes a call that may be repeated, until it is answered or one call's time is over.
+    pub(crate) async fn retry<'a, T>(&self, key: &Key, call: impl Fn() -> Fut<'a, T> + Send) -> Result<T> {
         let mut tries = Tries::new(self.clock.now() + self.call_timeout);
         loop {
-            match self.call(self.store.amend(claim, change)).await {
+            match self.call(call()).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => tries.pause_after(error.on(&claim.key), &*self.clock).await?,
+                Err(error) => tries.pause_after(error.on(key), &*self.clock).await?,
             }
         }
+    }
+
+    /// Tells stores apart.
+    pub(crate) fn store_id(&self) -> usize {
+        Arc::as_ptr(&self.store).cast::<()>() as usize
     }
 
     /// Renews a claim now, with this lease, and waits for the answer.

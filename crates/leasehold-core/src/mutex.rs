@@ -32,7 +32,7 @@ use crate::request::Request;
 /// ```
 #[must_use = "a mutex does nothing until it is acquired"]
 #[derive(Debug)]
-pub struct Mutex(Request);
+pub struct Mutex(pub(crate) Request);
 
 impl Mutex {
     pub(crate) fn new(client: &Client, key: &str) -> Self {

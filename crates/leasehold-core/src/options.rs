@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::Renewal;
+use crate::owner::Owner;
 
 /// How a claim is made and kept: one set of options for all primitives.
 ///
@@ -26,6 +27,7 @@ pub struct Options {
     pub(crate) label: Option<Arc<str>>,
     pub(crate) barging: bool,
     pub(crate) lock_delay: Duration,
+    pub(crate) owner: Option<Owner>,
 }
 
 impl Options {
@@ -38,6 +40,7 @@ impl Options {
             label: None,
             barging: false,
             lock_delay: Duration::ZERO,
+            owner: None,
         }
     }
 
@@ -74,6 +77,13 @@ impl Options {
     #[must_use]
     pub fn barging(mut self) -> Self {
         self.barging = true;
+        self
+    }
+
+    /// Acquires on behalf of this owner, which may acquire again what it holds.
+    #[must_use]
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
         self
     }
 

@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::Feature;
-use crate::claim::{Claim, IfBusy, Order, PATIENCE, Units};
+use crate::claim::{Claim, IfBusy, Units};
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::keeper::Ended;
 use crate::key::Key;
@@ -25,7 +26,18 @@ pub struct Request<G = Guard> {
     units: Units,
     feature: Feature,
     options: Options,
+    value: Arc<[u8]>,
+    if_gone: IfGone,
     guard: PhantomData<fn() -> G>,
+}
+
+/// What a place in the queue that is gone means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum IfGone {
+    /// The store was away for too long: ask again, from the back.
+    Again,
+    /// What was waited for is gone, with this explanation.
+    Fail(&'static str),
 }
 
 /// How long to wait.
@@ -40,7 +52,43 @@ impl<G: From<Guard>> Request<G> {
     pub(crate) fn new(client: &Client, key: &str, limit: u64, units: Units, feature: Feature) -> Self {
         let options = client.defaults().clone();
         let key = key.to_owned();
-        Self { client: client.clone(), key, limit, units, feature, options, guard: PhantomData }
+        let (value, if_gone) = (Arc::from([]), IfGone::Again);
+        Self {
+            client: client.clone(),
+            key,
+            limit,
+            units,
+            feature,
+            options,
+            value,
+            if_gone,
+            guard: PhantomData,
+        }
+    }
+
+    /// Publishes a value with the claim.
+    pub(crate) fn value(mut self, value: &[u8]) -> Self {
+        self.value = value.into();
+        self
+    }
+
+    pub(crate) fn if_gone(mut self, what: IfGone) -> Self {
+        self.if_gone = what;
+        self
+    }
+
+    /// The same request for a plain guard.
+    pub(crate) fn plain(self) -> Request {
+        let Self { client, key, limit, units, feature, options, value, if_gone, .. } = self;
+        Request { client, key, limit, units, feature, options, value, if_gone, guard: PhantomData }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn key(&self) -> Result<Key> {
+        Key::new(&self.key)
     }
 
     /// Uses these options instead of the client's defaults.
@@ -94,11 +142,19 @@ impl<G: From<Guard>> Request<G> {
         let mut failed = 0;
         loop {
             let claim = self.claim(wait)?;
+            if let Some(owner) = &self.options.owner
+                && let Some(guard) = owner.join(&claim.key, self.limit, self.units, keeper.store_id())?
+            {
+                return Ok(Some(guard.into()));
+            }
             let mut pending = keeper.enter(claim, self.options.renewal, self.options.max_hold)?;
             match pending.settle(limit).await? {
                 None => {
                     let (claim, hold) = pending.into_parts();
                     let guard = Guard::new(self.client.life().clone(), claim, hold, self.options.renewal);
+                    if let Some(owner) = &self.options.owner {
+                        owner.note(&guard);
+                    }
                     return Ok(Some(guard.into()));
                 }
                 Some(Ended::TooLate) => {
@@ -107,8 +163,11 @@ impl<G: From<Guard>> Request<G> {
                 }
                 Some(Ended::Busy) if matches!(wait, Wait::Not) => return Ok(None),
                 // The place was lost, or the store has no queue: again, after a random pause.
-                Some(Ended::Busy | Ended::Gone) => {
+                Some(ended) => {
                     drop(pending);
+                    if let (Ended::Gone, IfGone::Fail(why)) = (ended, self.if_gone) {
+                        return Err(Error::new(ErrorKind::Lost, why).on(&self.key()?));
+                    }
                     let pause = Duration::from_millis(5 << failed.min(6)).mul_f64(0.5 + fastrand::f64());
                     failed += 1;
                     if limit.is_some_and(|limit| clock.now() + pause >= limit) {
@@ -122,19 +181,11 @@ impl<G: From<Guard>> Request<G> {
 
     /// The claim of one attempt. Everything that can be wrong with it is found here, before it is sent.
     fn claim(&self, wait: Wait) -> Result<Claim> {
-        let key = Key::new(&self.key)?;
-        let info = self.client.info();
-        info.require(self.feature).map_err(|e| e.on(&key))?;
-        let lease = info.fit_lease(self.options.lease, self.options.renewal).map_err(|e| e.on(&key))?;
-        let mut claim = Claim::new(key, self.limit, self.units)?;
-        claim.lease = Some(lease);
-        claim.patience = lease.min(PATIENCE);
+        let key = self.key()?;
+        self.client.info().require(self.feature).map_err(|error| error.on(&key))?;
+        let mut claim = self.client.claim_for(&key, self.limit, self.units, &self.options)?;
         claim.if_busy = if matches!(wait, Wait::Not) { IfBusy::Leave } else { IfBusy::Queue };
-        claim.order = if self.options.barging { Order::Barging } else { Order::Fair };
-        claim.lock_delay = self.options.lock_delay;
-        claim.label = self.options.label.clone().unwrap_or_else(|| self.client.label().clone());
-        claim.inbox = self.client.keeper().inbox;
-        claim.check()?;
+        claim.value = self.value.clone();
         Ok(claim)
     }
 }

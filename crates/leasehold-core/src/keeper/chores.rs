@@ -79,6 +79,11 @@ impl Leaving {
         self
     }
 
+    /// Leaves the claim where it is: somebody else will look after it.
+    pub(crate) fn abandon(mut self) {
+        self.chore = None;
+    }
+
     pub(crate) async fn finish(mut self) -> Result<Released> {
         let Some(chore) = &self.chore else { return Ok(Released::Gone) };
         let released = chore.attempt(&self.keeper).await?;

@@ -90,6 +90,19 @@ impl Pending {
         }
     }
 
+    /// The claim took over what another held: the answer to that, sent at `sent`. `false` when there was nothing.
+    pub(crate) async fn adopted(&mut self, sent: Moment, answer: &Answer) -> Result<bool> {
+        match self.keeper.answered(&self.claim.id, sent, answer) {
+            Stand::Held => Ok(true),
+            // Adopted before the reply that said so was lost: the keeper asks what is left of the lease.
+            Stand::Waiting => Ok(self.turn(None).await?.is_none()),
+            Stand::Busy | Stand::Gone => {
+                self.settled = true;
+                Ok(false)
+            }
+        }
+    }
+
     /// Leaves the queue and waits until that is done, so that no place is left behind.
     pub(crate) async fn leave(mut self) {
         self.settled = true;

@@ -1,0 +1,108 @@
+//! Work that should be done by one at a time, and not too often: a mutex with a fixed lease that may leave a tail.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::capability::Feature;
+use crate::claim::Units;
+use crate::client::Client;
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::options::Options;
+use crate::request::Request;
+use crate::store::Holder;
+
+/// A piece of work that at most one process does at a time.
+///
+/// - **At most**: the work is stopped, and somebody else may start, after [`at_most`](Job::at_most), default one
+///   hour. The lease is fixed: a job that hangs does not hang for ever.
+/// - **At least**: after it started nobody starts it again for [`at_least`](Job::at_least), even when it was done in
+///   a moment or failed: hosts whose clocks differ by a second do not run the same nightly job twice.
+///
+/// It does not remember what was done: a job that is due again runs again.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, Run};
+/// let client = Client::new(Memory::new()).await?;
+/// let report = client.job("nightly report").at_least(Duration::from_secs(60));
+/// assert_eq!(report.run(|_| async { 42 }).await?, Run::Ran(42));
+/// assert!(matches!(report.run(|_| async { 42 }).await?, Run::Skipped(_))); // for a minute
+/// # Ok(()) }
+/// ```
+#[must_use = "a job does nothing until it is run"]
+#[derive(Clone, Debug)]
+pub struct Job {
+    client: Client,
+    key: String,
+    at_most: Duration,
+    at_least: Duration,
+    label: Option<String>,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run<T> {
+    /// It ran here.
+    Ran(T),
+    /// It runs elsewhere, or ran there not long ago: this is who holds it, if that could still be seen.
+    Skipped(Option<Holder>),
+}
+
+impl Job {
+    pub(crate) fn new(client: &Client, key: &str) -> Self {
+        let at_most = Duration::from_secs(3600);
+        Self { client: client.clone(), key: key.to_owned(), at_most, at_least: Duration::ZERO, label: None }
+    }
+
+    /// The longest that it may run before it is stopped.
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.at_most = limit;
+        self
+    }
+
+    /// How long nobody starts it again after it was started.
+    pub fn at_least(mut self, pause: Duration) -> Self {
+        self.at_least = pause;
+        self
+    }
+
+    /// Shown to people. Default: host and process id.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Runs `work` unless it runs elsewhere. `work` gets the fencing token of this run.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the work and gives the job back, keeping its `at_least`.
+    ///
+    /// # Errors
+    /// `Lost` when it took longer than `at_most` or the store ended it; else as
+    /// [`try_acquire`](Request::try_acquire).
+    pub async fn run<T, F: Future<Output = T>>(&self, work: impl FnOnce(u64) -> F) -> Result<Run<T>> {
+        let Some(guard) = self.start().await? else {
+            let now = self.client.inspect(&self.key).await?;
+            return Ok(Run::Skipped(now.and_then(|now| now.holders.into_iter().next())));
+        };
+        let done = guard.run(work(guard.token())).await?;
+        guard.release().await?;
+        Ok(Run::Ran(done))
+    }
+
+    /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
+    ///
+    /// # Errors
+    /// As [`Request::try_acquire`].
+    pub async fn start(&self) -> Result<Option<Guard>> {
+        let options = Options { label: self.label.as_deref().map(Into::into), ..Options::new() };
+        let request: Request = Request::new(&self.client, &self.key, 1, Units::Exactly(1), Feature::Job);
+        let guard = request.with(options.fixed(self.at_most)).try_acquire().await?;
+        if let Some(guard) = &guard {
+            guard.keep_until(guard.now() + self.at_least);
+        }
+        Ok(guard)
+    }
+}
