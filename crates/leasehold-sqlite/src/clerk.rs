@@ -1,13 +1,14 @@
-//! Who carries out requests: the caller itself when the file is free, else a thread of ours.
+//! Who carries out requests: a caller when nothing is in the way, else a thread of ours.
 //!
 //! Handing a request to a thread and back costs more than a whole transaction, so a caller that finds the
-//! connection free and the file unlocked does its own step, which never waits and never syncs. Everything
-//! that may wait is the thread's: another process has the file, a commit must be synced, the log has grown
-//! long. The thread carries out all requests that queued up meanwhile in one transaction.
+//! connection free does its own step, which never waits and never syncs. One that finds it taken leaves its
+//! request in the queue, and whoever has the connection serves the queue, all in one transaction, before it
+//! goes. What may wait is the thread's: another process has the file, a commit must be synced, the log has
+//! grown long.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,14 @@ use crate::wake::Inboxes;
 /// How long the file may be busy before a request is given up.
 const GIVE_UP: Duration = Duration::from_secs(10);
 /// The most requests in one transaction: other processes wait for it.
-const BATCH: usize = 128;
+const BATCH: usize = 64;
+/// How many such transactions a caller makes for others before it leaves the rest to the thread.
+const FAVOURS: usize = 2;
 /// After how many commits of ours the thread looks at the log and sweeps.
 const CHORES_EVERY: u64 = 256;
-/// How many pages the log may have before it is moved into the file.
-const LOG_PAGES: i64 = 1000;
+/// How many pages the log may have before it is moved into the file: 8 MB. Moving it costs three syncs
+/// whatever its length, and everybody waits for them.
+const LOG_PAGES: i64 = 4000;
 
 /// The open file, its queue of requests and the thread that serves it. Dropping it ends the thread and
 /// closes the file.
@@ -87,32 +91,51 @@ impl Clerk {
         &self.office.inboxes
     }
 
+    /// Opens the file, if it is not open, and has the thread tidy up what others left.
+    pub(crate) async fn open(&self) -> Result<()> {
+        self.have_done(Mode::Read, |_| Ok(())).await?;
+        self.office.ask_for_chores();
+        Ok(())
+    }
+
     /// Carries out a request: completely or, when this future is dropped early enough, not at all.
     pub(crate) async fn carry_out<T, F>(&self, mode: Mode, body: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut Step<'_>) -> Result<T> + Send + 'static,
     {
-        match self.office.try_here(mode, &body) {
+        // A call that never waits must still let the runtime's other tasks have their turn.
+        tokio::task::coop::consume_budget().await;
+        if mode != Mode::Read && self.office.settings.sync == SyncMode::Full {
+            return self.have_done(mode, body).await;
+        }
+        match self.office.try_alone(mode, &body) {
             Some(result) => result,
-            None => self.have_done(body).await,
+            None => {
+                let answer = self.office.enter(mode, body);
+                self.office.serve_here();
+                hear(answer).await
+            }
         }
     }
 
     /// Leaves a request to the thread.
-    pub(crate) async fn have_done<T, F>(&self, body: F) -> Result<T>
+    pub(crate) async fn have_done<T, F>(&self, mode: Mode, body: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut Step<'_>) -> Result<T> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
-        self.office.queue().jobs.push_back(Box::new(Request::new(body, reply)));
+        let answer = self.office.enter(mode, body);
         self.office.bell.notify_one();
-        answer.await.unwrap_or_else(|_| {
-            let message = "the store's thread has ended: open the store again";
-            Err(Error::new(ErrorKind::Indeterminate, message).at("sqlite"))
-        })
+        hear(answer).await
     }
+}
+
+async fn hear<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+    answer.await.unwrap_or_else(|_| {
+        let message = "the store's thread has ended: open the store again";
+        Err(Error::new(ErrorKind::Indeterminate, message).at("sqlite"))
+    })
 }
 
 impl Drop for Clerk {
@@ -127,22 +150,38 @@ impl Drop for Clerk {
 }
 
 impl Office {
+    /// Puts a request at the end of the queue.
+    fn enter<T, F>(&self, mode: Mode, body: F) -> oneshot::Receiver<Result<T>>
+    where
+        T: Send + 'static,
+        F: Fn(&mut Step<'_>) -> Result<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.queue().jobs.push_back(Box::new(Request::new(mode, body, reply)));
+        answer
+    }
+
+    /// The desk, if nobody has it. Whoever has it looks at the queue after letting go, so who finds it taken
+    /// and has put its request into the queue will be served.
+    fn free_desk(&self) -> Option<MutexGuard<'_, Option<Desk>>> {
+        match self.desk.try_lock() {
+            Ok(desk) => Some(desk),
+            // A transaction that a panic left open is undone by the next step.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Does it on the spot if nothing is in the way.
-    fn try_here<T>(&self, mode: Mode, body: impl Fn(&mut Step<'_>) -> Result<T>) -> Option<Result<T>> {
-        if mode != Mode::Read && self.settings.sync == SyncMode::Full {
-            return None;
-        }
-        let mut guard = self.desk.try_lock().ok()?;
-        let desk = guard.as_mut()?;
-        if !self.queue().jobs.is_empty() {
-            return None;
-        }
+    fn try_alone<T>(&self, mode: Mode, body: impl Fn(&mut Step<'_>) -> Result<T>) -> Option<Result<T>> {
+        let mut guard = self.free_desk()?;
+        let desk = guard.as_mut().filter(|_| self.queue().jobs.is_empty())?;
         let result = desk.step(mode, body);
         let chores_are_due = mode != Mode::Read && desk.commits() % CHORES_EVERY == 0;
         drop(guard);
+        self.serve_here();
         if chores_are_due {
-            self.queue().chores = true;
-            self.bell.notify_one();
+            self.ask_for_chores();
         }
         match result {
             Ok((value, notices)) => {
@@ -152,6 +191,37 @@ impl Office {
             Err(Stop::Busy | Stop::NeedsSync) => None,
             Err(stop) => Some(Err(stop.into_error())),
         }
+    }
+
+    /// Serves the queue on the caller's thread, as long as that needs no waiting.
+    fn serve_here(&self) {
+        for _ in 0..FAVOURS {
+            if self.queue().jobs.is_empty() {
+                return;
+            }
+            let Some(mut guard) = self.free_desk() else { return };
+            let Some(desk) = guard.as_mut() else { break };
+            let (mut jobs, chores) = self.next_batch();
+            let result = desk.step(mode_of(&jobs), |step| jobs.iter_mut().try_for_each(|job| job.run(step)));
+            if chores {
+                self.ask_for_chores();
+            }
+            let Ok(((), notices)) = result else {
+                // The thread finds out what is the matter, and with which.
+                let mut queue = self.queue();
+                jobs.into_iter().rev().for_each(|job| queue.jobs.push_front(job));
+                break;
+            };
+            drop(guard);
+            self.inboxes.tell(notices);
+            jobs.into_iter().for_each(|job| job.answer());
+        }
+        self.bell.notify_one();
+    }
+
+    fn ask_for_chores(&self) {
+        self.queue().chores = true;
+        self.bell.notify_one();
     }
 
     /// The thread's life.
@@ -206,7 +276,8 @@ impl Office {
 
     /// All jobs in one transaction; when one of them fails, each in its own.
     fn do_all(&self, desk: &mut Desk, mut jobs: Vec<Box<dyn Job>>) {
-        match self.step(desk, |step| jobs.iter_mut().try_for_each(|job| job.run(step))) {
+        let mode = mode_of(&jobs);
+        match self.step(desk, mode, |step| jobs.iter_mut().try_for_each(|job| job.run(step))) {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer()),
             Err(Stop::Failed(_)) if jobs.len() > 1 => {
                 for job in jobs {
@@ -220,13 +291,25 @@ impl Office {
     /// Moves a long log into the file and sweeps. In this order, because the first write after a
     /// checkpoint syncs the new log's header, and that should not happen to a caller.
     fn tidy(&self, desk: &mut Desk) -> Result<(), Stop> {
-        format::checkpoint(&desk.connection, LOG_PAGES)?;
-        self.step(desk, |step| step.sweep())
+        if !desk.has_joined() {
+            return Ok(());
+        }
+        let moved = format::checkpoint(&desk.connection, LOG_PAGES)?;
+        self.step(desk, Mode::Write, |step| {
+            if moved {
+                step.fence.touch();
+            }
+            step.sweep()
+        })
     }
 
     /// A step that waits until it can be done.
-    fn step<T>(&self, desk: &mut Desk, mut body: impl FnMut(&mut Step<'_>) -> Result<T>) -> Result<T, Stop> {
-        let mut mode = Mode::Write;
+    fn step<T>(
+        &self,
+        desk: &mut Desk,
+        mut mode: Mode,
+        mut body: impl FnMut(&mut Step<'_>) -> Result<T>,
+    ) -> Result<T, Stop> {
         let (value, notices) = self.patiently(|| match desk.step(mode, &mut body) {
             Err(Stop::NeedsSync) => {
                 mode = Mode::Synced;
@@ -257,6 +340,11 @@ impl Office {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What all of them together need.
+fn mode_of(jobs: &[Box<dyn Job>]) -> Mode {
+    if jobs.iter().all(|job| job.mode() == Mode::Read) { Mode::Read } else { Mode::Write }
 }
 
 /// Tells all jobs why nothing came of them.

@@ -20,8 +20,8 @@ const VERSION: i64 = 1;
 /// Small pages: what a commit costs is the pages it writes. A claim with an ordinary name and label fits
 /// four times.
 const PAGE_SIZE: i64 = 2048;
-/// The log is cut back to this when it starts again.
-const LOG_BYTES: i64 = 4 << 20;
+/// The log is cut back to this when it starts again after it grew beyond the usual.
+const LOG_BYTES: i64 = 16 << 20;
 /// More than we have statements.
 const STATEMENTS: usize = 48;
 
@@ -108,14 +108,15 @@ fn is_empty(connection: &Connection) -> Result<bool, Stop> {
     Ok(count == 0)
 }
 
-/// Moves the log into the file when it has become long. Call on the thread: it syncs.
-pub(crate) fn checkpoint(connection: &Connection, longer_than: i64) -> leasehold_core::Result<()> {
+/// Moves the log into the file when it has become long, and says whether it did. It syncs.
+pub(crate) fn checkpoint(connection: &Connection, longer_than: i64) -> leasehold_core::Result<bool> {
     let pages = |mode: &str| {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         connection.query_row(&sql, [], |row| row.get::<_, i64>(1)).map_err(explain)
     };
-    if pages("NOOP")? > longer_than {
+    let is_long = pages("NOOP")? > longer_than;
+    if is_long {
         pages("PASSIVE")?;
     }
-    Ok(())
+    Ok(is_long)
 }

@@ -5,12 +5,14 @@ use std::fmt;
 use leasehold_core::{Error, Result};
 use tokio::sync::oneshot;
 
-use crate::step::Step;
+use crate::step::{Mode, Step};
 
 /// What the thread knows of a request.
 pub(crate) trait Job: fmt::Debug + Send {
     /// Whether anybody still waits for it. If not, it is never begun.
     fn is_wanted(&self) -> bool;
+    /// What it needs.
+    fn mode(&self) -> Mode;
     /// Does it, as part of a step that may yet be undone and repeated.
     fn run(&mut self, step: &mut Step<'_>) -> Result<()>;
     /// Hands over what the last run found, after its commit.
@@ -21,14 +23,15 @@ pub(crate) trait Job: fmt::Debug + Send {
 
 /// A request and the way back to who made it.
 pub(crate) struct Request<T, F> {
+    mode: Mode,
     body: F,
     found: Option<T>,
     reply: oneshot::Sender<Result<T>>,
 }
 
 impl<T, F> Request<T, F> {
-    pub(crate) fn new(body: F, reply: oneshot::Sender<Result<T>>) -> Self {
-        Self { body, found: None, reply }
+    pub(crate) fn new(mode: Mode, body: F, reply: oneshot::Sender<Result<T>>) -> Self {
+        Self { mode, body, found: None, reply }
     }
 }
 
@@ -45,6 +48,10 @@ where
 {
     fn is_wanted(&self) -> bool {
         !self.reply.is_closed()
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
     }
 
     fn run(&mut self, step: &mut Step<'_>) -> Result<()> {

@@ -46,6 +46,11 @@ impl Desk {
         Self { connection, settings, joined: false, commits: 0 }
     }
 
+    /// Whether the file was seen under our clock.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.joined
+    }
+
     /// How many steps that may have written were committed.
     pub(crate) fn commits(&self) -> u64 {
         self.commits
@@ -57,19 +62,26 @@ impl Desk {
         mode: Mode,
         body: impl FnOnce(&mut Step<'_>) -> Result<T>,
     ) -> Result<(T, Notices), Stop> {
+        // Whoever was here before may have panicked.
+        self.undo()?;
         let extra_sync = mode == Mode::Synced && self.settings.sync == SyncMode::Normal;
         if extra_sync {
             format::set_sync(&self.connection, SyncMode::Full)?;
         }
         let result = self.transact(mode, body);
-        if !self.connection.is_autocommit() {
-            // After a failed commit SQLite may have rolled back already, and then this says so.
-            self.connection.execute_batch("ROLLBACK").map_err(explain)?;
-        }
+        self.undo()?;
         if extra_sync {
             format::set_sync(&self.connection, SyncMode::Normal)?;
         }
         result
+    }
+
+    /// Undoes a transaction that was not committed.
+    fn undo(&self) -> Result<()> {
+        match self.connection.is_autocommit() {
+            true => Ok(()),
+            false => self.connection.execute_batch("ROLLBACK").map_err(explain),
+        }
     }
 
     fn transact<T>(
@@ -197,13 +209,14 @@ impl Step<'_> {
             let key = key_of(name)?;
             self.on(&key, |rows, now| rule::pass(rows, now))?;
         }
-        let whole = seen.len() as i64 == SWEPT;
-        let cursor = seen.last().filter(|_| whole).map_or(&b""[..], |(name, _)| name);
-        let mut update = self
-            .connection
-            .prepare_cached("UPDATE leasehold SET cursor = ?1 WHERE key = x'' AND id = x''")
+        let at_the_end = (seen.len() as i64) < SWEPT;
+        let cursor = seen.last().filter(|_| !at_the_end).map_or(&b""[..], |(name, _)| name);
+        // Most files are small: then there is nothing to write down.
+        let sql = "UPDATE leasehold SET cursor = ?1 WHERE key = x'' AND id = x'' AND cursor <> ?1";
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut update| update.execute([cursor]))
             .map_err(explain)?;
-        update.execute([cursor]).map_err(explain)?;
         Ok(())
     }
 

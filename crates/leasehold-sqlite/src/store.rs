@@ -90,7 +90,7 @@ impl Sqlite {
             step.sweep()?;
             step.count()
         };
-        self.clerk.have_done(body).await
+        self.clerk.have_done(Mode::Write, body).await
     }
 }
 
@@ -101,7 +101,7 @@ impl Store for Sqlite {
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
         Box::pin(async move {
-            self.clerk.have_done(|step| step.sweep()).await?;
+            self.clerk.open().await?;
             self.clerk.inboxes().open(self.clerk.path(), inbox, wakes);
             Ok(())
         })

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold_core::rule::{self, Head, Ledger, Outcome, Row};
 use leasehold_core::{
-    Book, Change, Claim, ClaimId, Clock, Fence, IfBusy, Inbox, Key, Moment, OpenBook, Order, Promotion, Result,
-    Units,
+    Book, Change, Claim, ClaimId, Clock, Fence, IfBusy, Inbox, Key, Moment, OpenBook, Order, Promotion,
+    Result, Units,
 };
 
 use crate::fault::Stop;
@@ -45,13 +45,9 @@ impl Seen {
             Ok(Outcome { answer, promoted, ended }) => {
                 Self { answer: format!("{answer:?}"), promoted, ended, head, rows }
             }
-            Err(e) => Self {
-                answer: e.kind().to_string(),
-                promoted: Vec::new(),
-                ended: Vec::new(),
-                head,
-                rows,
-            },
+            Err(e) => {
+                Self { answer: e.kind().to_string(), promoted: Vec::new(), ended: Vec::new(), head, rows }
+            }
         }
     }
 }
@@ -153,7 +149,8 @@ fn id(n: u8) -> ClaimId {
 fn random_claim(rng: &mut fastrand::Rng, key: &Key) -> Claim {
     let n = rng.u8(0..10);
     let units = rng.u64(1..=3);
-    let mut claim = Claim::new(key.clone(), if rng.u8(0..30) == 0 { 4 } else { 3 }, Units::Exactly(units)).unwrap();
+    let mut claim =
+        Claim::new(key.clone(), if rng.u8(0..30) == 0 { 4 } else { 3 }, Units::Exactly(units)).unwrap();
     claim.id = id(n);
     claim.inbox = Inbox(u64::MAX - u64::from(n));
     claim.label = format!("worker {n}").into();
@@ -221,7 +218,10 @@ fn a_file_answers_like_memory() {
             errors += usize::from(found.answer == "conflict" || found.answer == "invalid");
         }
     }
-    assert!(promotions > 100 && errors > 10, "the sequences are too tame: {promotions} promotions, {errors} errors");
+    assert!(
+        promotions > 100 && errors > 10,
+        "the sequences are too tame: {promotions} promotions, {errors} errors"
+    );
 }
 
 #[test]
@@ -232,7 +232,9 @@ fn an_uncontended_claim_is_looked_up_without_the_queue() {
     let entries: i64 = pair
         .desk
         .connection
-        .query_row("SELECT count(*) FROM leasehold INDEXED BY queue WHERE turn IS NOT NULL", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM leasehold INDEXED BY queue WHERE turn IS NOT NULL", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     assert_eq!(entries, 0);
 }

@@ -1,0 +1,168 @@
+//! The file: who may use it, whose it is, and what is left of it.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use leasehold_core::{Error, ErrorKind, Store};
+use leasehold_sqlite::{Settings, Sqlite};
+use support::{Place, begin, claim};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+async fn refusal(path: &Path) -> Error {
+    begin(&Sqlite::open(path, Settings::new()).unwrap()).await.unwrap_err()
+}
+
+fn write_database(path: &Path, sql: &str) {
+    rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn only_the_owner_can_use_the_files_and_the_directories_made_for_them() {
+    let place = Place::new();
+    let directory = place.path().with_file_name("state");
+    let path = directory.join("leasehold/locks.db");
+    let store = Sqlite::open(&path, Settings::new()).unwrap();
+    begin(&store).await.unwrap();
+    store.claim(&claim("a")).await.unwrap();
+
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for suffix in ["", "-wal", "-shm"] {
+        let file = path.with_file_name(format!("locks.db{suffix}"));
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[tokio::test]
+async fn closing_leaves_one_file() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    let claim = claim("a");
+    store.claim(&claim).await.unwrap();
+    store.release(&claim, None).await.unwrap();
+    drop(store);
+    let left: Vec<_> =
+        fs::read_dir(place.path().parent().unwrap()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(left, ["locks.db"]);
+}
+
+#[tokio::test]
+async fn closing_leaves_no_thread_and_no_descriptor() {
+    let count = || {
+        let threads = fs::read_dir("/proc/self/task").unwrap().filter(|task| {
+            let name = task.as_ref().unwrap().path().join("comm");
+            fs::read_to_string(name).is_ok_and(|name| name.starts_with("leasehold"))
+        });
+        let place = "locks-of-this-test.db";
+        let files = fs::read_dir("/proc/self/fd").unwrap().filter(|fd| {
+            let link = fs::read_link(fd.as_ref().unwrap().path());
+            link.is_ok_and(|link| link.to_string_lossy().contains(place))
+        });
+        (threads.count(), files.count())
+    };
+    let place = Place::new();
+    let path = place.path().with_file_name("locks-of-this-test.db");
+    let store = Sqlite::open(&path, Settings::new()).unwrap();
+    begin(&store).await.unwrap();
+    let (threads, files) = count();
+    assert!(threads > 0 && files > 0, "the test looks in the wrong place");
+    drop(store);
+    assert_eq!(count().1, 0);
+    // Other tests of this file run meanwhile and have threads of their own: ours was joined.
+    drop(place);
+}
+
+#[tokio::test]
+async fn a_symbolic_link_is_refused() {
+    let place = Place::new();
+    let target = place.path().with_file_name("target.db");
+    fs::write(&target, "").unwrap();
+    symlink(&target, place.path()).unwrap();
+    let error = refusal(&place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+}
+
+#[tokio::test]
+async fn a_link_in_the_directories_is_followed() {
+    let place = Place::new();
+    let (real, link) = (place.path().with_file_name("real"), place.path().with_file_name("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    begin(&Sqlite::open(link.join("locks.db"), Settings::new()).unwrap()).await.unwrap();
+    assert!(real.join("locks.db").exists());
+}
+
+#[tokio::test]
+async fn a_directory_that_everybody_may_write_needs_the_sticky_bit() {
+    let place = Place::new();
+    let directory = place.path().with_file_name("open");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = refusal(&directory.join("locks.db")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("chmod +t"), "{error}");
+
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
+    begin(&Sqlite::open(directory.join("locks.db"), Settings::new()).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_in_the_place_of_the_file_is_refused() {
+    let place = Place::new();
+    fs::create_dir(place.path()).unwrap();
+    assert_eq!(refusal(&place.path()).await.kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn a_file_in_the_place_of_the_directory_is_invalid() {
+    let place = Place::new();
+    fs::write(place.path(), "").unwrap();
+    assert_eq!(refusal(&place.path().join("locks.db")).await.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_left_alone() {
+    let place = Place::new();
+    write_database(&place.path(), "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)");
+    let before = fs::read(place.path()).unwrap();
+    let error = refusal(&place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("another path"), "{error}");
+    assert_eq!(fs::read(place.path()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused() {
+    let place = Place::new();
+    drop(place.store(Settings::new()).await);
+    write_database(&place.path(), "PRAGMA user_version = 2");
+    let error = refusal(&place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("newer release"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_left_alone() {
+    let place = Place::new();
+    let text = "dear diary, ".repeat(1000);
+    fs::write(place.path(), &text).unwrap();
+    assert_eq!(refusal(&place.path()).await.kind(), ErrorKind::Conflict);
+    assert_eq!(fs::read_to_string(place.path()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_store_that_could_not_be_opened_can_be_used_once_the_cause_is_gone() {
+    let place = Place::new();
+    fs::create_dir(place.path()).unwrap();
+    let store = Sqlite::open(place.path(), Settings::new()).unwrap();
+    begin(&store).await.unwrap_err();
+    fs::remove_dir(place.path()).unwrap();
+    begin(&store).await.unwrap();
+}
