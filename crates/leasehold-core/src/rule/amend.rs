@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Outcome;
 use super::ledger::{Head, Ledger, Row, millis};
-use super::request::{Extended, catch_up, enter, granted, is_about, standing};
+use super::request::{Extended, catch_up, enter, granted, standing};
 use super::settle::{bury, close, grant};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,8 @@ pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64)
     let before = ledger.head()?;
     let (mut head, mut promoted, answer);
     if let Change::Limit(to) = change {
-        (head, promoted) = enter(ledger, before.as_ref(), claim, now)?;
+        // Nothing is granted before the new limit is known.
+        (head, promoted) = (enter(ledger, before.as_ref(), claim, now)?, Vec::new());
         head.effective = *to;
         answer = Answer::Done;
     } else {
@@ -25,12 +26,15 @@ pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64)
         answer = match find(ledger, &claim.id, change, now)? {
             Found::Gone => Answer::Gone,
             Found::Adopted(row) => granted(&row, now, Extended::No),
-            Found::Row(row) => apply(ledger, &mut head, claim, row, change, now)?,
+            Found::Row(row) => {
+                // The caller learns from the answer how its claim stands now.
+                promoted.retain(|promotion| promotion.seat != row.seat);
+                apply(ledger, &mut head, claim, row, change, now)?
+            }
         };
     }
 
     promoted.extend(catch_up(ledger, &mut head, now)?);
-    promoted.retain(|promotion| !is_about(&answer, promotion));
     close(ledger, before.as_ref(), &head)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
@@ -46,6 +50,9 @@ fn check(ledger: &mut impl Ledger, head: &Head, id: &ClaimId, change: &Change, n
         }
         Change::Give { .. } if row.count.is_none() => {
             Error::new(ErrorKind::Conflict, "in use, but not as a latch: count down on another key")
+        }
+        Change::Owner(heir) if heir.id != row.id && ledger.row(&heir.id)?.is_some() => {
+            Error::new(ErrorKind::Conflict, "the heir has a claim already: adopt with a new id")
         }
         _ => return Ok(()),
     };

@@ -1,0 +1,398 @@
+//! What must be true after any sequence of operations, with time passing between them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Head, Outcome, Row, amend, claim, evict, pass, release, renew};
+use crate::book::{Book, Fence, OpenBook};
+use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy, Inbox, Order, Units};
+use crate::error::Result;
+use crate::key::Key;
+
+/// The limit that everybody declares, unless a step is about a conflict.
+const LIMIT: u64 = 5;
+
+/// Ids are few, so that steps meet each other's claims.
+const IDS: u8 = 8;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Claim {
+        id: u8,
+        units: Units,
+        if_busy: IfBusy,
+        order: Order,
+        lease: Option<u64>,
+        delay: u64,
+        limit: u64,
+    },
+    Renew {
+        id: u8,
+        lease: u64,
+    },
+    Units {
+        id: u8,
+        units: u64,
+        if_busy: IfBusy,
+    },
+    Give {
+        id: u8,
+        n: u64,
+        op: u64,
+    },
+    Value {
+        id: u8,
+    },
+    Owner {
+        id: u8,
+        heir: u8,
+    },
+    Tail {
+        id: u8,
+        length: u64,
+    },
+    Limit {
+        to: u64,
+    },
+    Release {
+        id: u8,
+        refuse: bool,
+    },
+    /// Evicts the n-th holder.
+    Evict {
+        nth: usize,
+    },
+    Pass,
+    Wait {
+        millis: u64,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = || 1..=IDS;
+    let if_busy = || prop_oneof![4 => Just(IfBusy::Queue), 1 => Just(IfBusy::Leave)];
+    let units = prop_oneof![
+        3 => (1..=LIMIT).prop_map(Units::Exactly),
+        1 => (1..=LIMIT).prop_map(Units::UpTo),
+    ];
+    let order = prop_oneof![6 => Just(Order::Fair), 1 => Just(Order::Barging)];
+    let lease = prop_oneof![8 => (100..3000_u64).prop_map(Some), 1 => Just(None)];
+    let delay = prop_oneof![4 => Just(0), 1 => 1..2000_u64];
+    let limit = prop_oneof![20 => Just(LIMIT), 1 => Just(LIMIT + 1)];
+    let arrival = (id(), units, if_busy(), order, lease, delay, limit).prop_map(
+        |(id, units, if_busy, order, lease, delay, limit)| Step::Claim {
+            id,
+            units,
+            if_busy,
+            order,
+            lease,
+            delay,
+            limit,
+        },
+    );
+    let step = prop_oneof![
+        10 => arrival,
+        6 => (id(), 100..3000_u64).prop_map(|(id, lease)| Step::Renew { id, lease }),
+        3 => (id(), 0..=LIMIT + 2, if_busy()).prop_map(|(id, units, if_busy)| Step::Units { id, units, if_busy }),
+        1 => (id(), 1..3_u64, 0..4_u64).prop_map(|(id, n, op)| Step::Give { id, n, op }),
+        1 => id().prop_map(|id| Step::Value { id }),
+        1 => (id(), 100..110_u8).prop_map(|(id, heir)| Step::Owner { id, heir }),
+        1 => (id(), 0..2000_u64).prop_map(|(id, length)| Step::Tail { id, length }),
+        2 => (1..=LIMIT + 3).prop_map(|to| Step::Limit { to }),
+        6 => (id(), any::<bool>()).prop_map(|(id, refuse)| Step::Release { id, refuse }),
+        1 => (0..3_usize).prop_map(|nth| Step::Evict { nth }),
+        1 => Just(Step::Pass),
+        8 => (1..1500_u64).prop_map(|millis| Step::Wait { millis }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// A key, its clock, and what was seen of it so far.
+struct World {
+    key: Key,
+    book: Book,
+    fence: Fence,
+    now: u64,
+    /// The largest token of any grant so far.
+    newest: u64,
+    /// Who has, or had, which seat; a claim keeps its seat when it is handed over.
+    seats: HashMap<u64, BTreeSet<ClaimId>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let key = Key::new("k").unwrap();
+        let (book, fence) = (Book::default(), Fence::default());
+        Self { key, book, fence, now: 1_000_000, newest: 0, seats: HashMap::new() }
+    }
+
+    fn claim(&self, id: u8) -> Claim {
+        let mut claim = Claim::new(self.key.clone(), LIMIT, Units::Exactly(1)).unwrap();
+        claim.id = ClaimId::from_bytes([id; 16]);
+        claim.inbox = Inbox(u64::from(id));
+        claim.patience = Duration::from_millis(1000);
+        claim.lease = Some(Duration::from_millis(2000));
+        claim
+    }
+
+    /// Runs one operation and checks every law that one operation can break.
+    fn operate<T: Clone>(
+        &mut self,
+        operation: impl FnOnce(&mut OpenBook<'_>, u64) -> Result<Outcome<T>>,
+    ) -> Option<T> {
+        let before = self.book.clone();
+        self.fence.prune(self.now);
+        let drawn = self.fence.last();
+        let mut open = OpenBook::new(&self.key, &mut self.book, &mut self.fence, 0);
+        let result = operation(&mut open, self.now);
+        self.check_book();
+        match result {
+            Err(_) => {
+                assert_eq!(self.book, before, "an operation that failed changed something");
+                None
+            }
+            Ok(outcome) => {
+                self.check_grants(&before, drawn, &outcome);
+                self.check_nobody_was_revoked(&before);
+                self.check_only_the_front_was_buried(&before);
+                Some(outcome.answer)
+            }
+        }
+    }
+
+    fn row(&self, id: u8) -> Option<&Row> {
+        self.book.rows().find(|row| row.id == ClaimId::from_bytes([id; 16]))
+    }
+
+    fn queue(book: &Book) -> Vec<Row> {
+        let mut queue: Vec<Row> = book.rows().filter(|row| row.waits()).cloned().collect();
+        queue.sort_by_key(|row| (row.held == 0, row.seat));
+        queue
+    }
+
+    /// The head is the sum of the rows, and its quiet time is never too late.
+    fn check_book(&self) {
+        let rows: Vec<&Row> = self.book.rows().collect();
+        let Some(head) = self.book.head() else {
+            assert!(rows.is_empty(), "claims without a resource");
+            return;
+        };
+        let summed = Head {
+            held: rows.iter().map(|row| row.held).sum(),
+            claims: rows.len() as u64,
+            waiting: rows.iter().filter(|row| row.waits()).count() as u64,
+            ..head.clone()
+        };
+        assert_eq!(*head, summed, "the head does not add up");
+        assert!(head.claims > 0 || head.effective != head.limit, "nothing to remember, but remembered");
+        let next_end = rows.iter().filter(|row| row.held > 0).filter_map(|row| row.frees_at()).min();
+        assert!(head.quiet_until <= next_end.unwrap_or(u64::MAX), "quiet for too long");
+    }
+
+    /// Exclusion, order, tokens and seats.
+    fn check_grants<T>(&mut self, before: &Book, drawn: u64, outcome: &Outcome<T>) {
+        let was = |id: &ClaimId| before.rows().find(|row| row.id == *id);
+        let mut granted: Vec<Row> = self
+            .book
+            .rows()
+            .filter(|row| row.held > 0 && was(&row.id).is_none_or(|old| old.token != row.token))
+            .filter(|row| row.token > drawn)
+            .cloned()
+            .collect();
+        granted.sort_by_key(|row| row.token);
+        for row in &granted {
+            assert!(row.token > self.newest, "a token that does not rise");
+            self.newest = row.token;
+        }
+        let grew = granted.iter().any(|row| row.held > was(&row.id).map_or(0, |old| old.held));
+        // A hand-over is a grant that takes nothing from anybody.
+        let handed_over =
+            granted.iter().any(|row| before.rows().any(|old| old.seat == row.seat && old.id != row.id));
+        if let Some(head) = self.book.head().filter(|_| grew && !handed_over) {
+            assert!(head.held <= head.effective, "a grant beyond the limit");
+        }
+        for promotion in &outcome.promoted {
+            let row = self.book.rows().find(|row| row.seat == promotion.seat);
+            let row = row.expect("a promoted claim is there");
+            assert_eq!((row.token, row.held), (promotion.token, promotion.units), "a promotion that lies");
+            assert!(before.rows().any(|old| old.seat == row.seat && old.waits()), "promoted without waiting");
+            let old = before.rows().find(|old| old.id == row.id);
+            assert_eq!(old.map(|old| old.expires), Some(row.expires), "a promotion moved a lease");
+        }
+        // Who was promoted stood before everybody who still waits.
+        let waiting = Self::queue(&self.book);
+        for old in Self::queue(before) {
+            let promoted = outcome.promoted.iter().any(|promotion| promotion.seat == old.seat);
+            let stood_before = |row: &Row| {
+                row.waits() && (row.held == 0, row.seat) < (old.held == 0, old.seat) && row.seat != old.seat
+            };
+            // Who got some in the same step, and then asked for more, was not passed.
+            let ungranted =
+                |row: &&Row| was(&row.id).is_some_and(|old| stood_before(old) && old.held == row.held);
+            let passed = waiting.iter().find(ungranted);
+            assert!(!promoted || passed.is_none(), "{:?} was promoted past {passed:?}", old.seat);
+        }
+        for row in self.book.rows() {
+            let owners = self.seats.entry(row.seat).or_default();
+            owners.insert(row.id);
+            let is_new = was(&row.id).is_none_or(|old| old.seat != row.seat);
+            let inherited = before.rows().any(|old| old.seat == row.seat);
+            assert!(!is_new || inherited || (owners.len() == 1 && row.seat > drawn), "a seat was used again");
+        }
+    }
+
+    /// Who held and was not over still holds, unless the step was about it.
+    fn check_nobody_was_revoked(&self, before: &Book) {
+        let missing =
+            before.rows().filter(|old| old.held > 0 && old.frees_at().is_none_or(|at| at > self.now));
+        let missing = missing.filter(|old| !self.book.rows().any(|row| row.seat == old.seat && row.held > 0));
+        assert!(missing.count() <= 1, "more holders ended than the one that the step was about");
+    }
+
+    /// A waiter that disappeared left, was promoted, or had expired and nobody live waited before it.
+    fn check_only_the_front_was_buried(&self, before: &Book) {
+        let queue = Self::queue(before);
+        let gone = |old: &&Row| !self.book.rows().any(|row| row.seat == old.seat);
+        let buried: Vec<&Row> = queue.iter().filter(gone).filter(|old| old.held == 0).collect();
+        assert!(
+            buried.iter().filter(|old| !old.is_expired(self.now)).count() <= 1,
+            "a live waiter was buried"
+        );
+        for old in buried {
+            let still_waits = |row: &&Row| row.seat < old.seat && row.held == 0 && row.waits();
+            let ahead = self.book.rows().find(still_waits);
+            // The one that the step is about may leave from anywhere.
+            let others = queue.iter().filter(gone).filter(|other| other.seat > old.seat).count();
+            assert!(ahead.is_none() || others == 0, "buried behind somebody who waits");
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step.clone() {
+            Step::Claim { id, units, if_busy, order, lease, delay, limit } => {
+                let mut asked = self.claim(id);
+                (asked.units, asked.if_busy, asked.order, asked.limit) = (units, if_busy, order, limit);
+                asked.lease = lease.map(Duration::from_millis);
+                asked.lock_delay = Duration::from_millis(delay);
+                asked.count = (id == IDS).then_some(3);
+                let known = self.row(id).is_some();
+                let earlier = Self::queue(&self.book);
+                let answer = self.operate(|book, now| claim(book, &asked, now));
+                if let (Some(Answer::Granted(_)), false, Order::Fair) = (answer, known, order) {
+                    let waits = |old: &&Row| self.book.rows().any(|row| row.seat == old.seat && row.waits());
+                    assert!(earlier.iter().find(waits).is_none(), "a fair claim passed the queue");
+                }
+            }
+            Step::Renew { id, lease } => {
+                let mut asked = self.claim(id);
+                asked.lease = Some(Duration::from_millis(lease));
+                let over = self.row(id).is_none_or(|row| row.held > 0 && row.is_expired(self.now));
+                let answer = self.operate(|book, now| renew(book, &asked, now));
+                assert_eq!(answer == Some(Answer::Gone), over, "only what is over is gone");
+            }
+            Step::Units { id, units, if_busy } => {
+                let mut asked = self.claim(id);
+                asked.if_busy = if_busy;
+                self.operate(|book, now| amend(book, &asked, &Change::Units(units), now));
+            }
+            Step::Give { id, n, op } => self.change(id, Change::Give { n, op }),
+            Step::Value { id } => self.change(id, Change::Value(Arc::from([1]))),
+            Step::Owner { id, heir } => {
+                let heir = self.claim(heir);
+                self.change(id, Change::Owner(Box::new(heir)));
+            }
+            Step::Tail { id, length } => self.change(id, Change::Tail(Duration::from_millis(length))),
+            Step::Limit { to } => self.change(1, Change::Limit(to)),
+            Step::Release { id, refuse } => {
+                let refuse_for = refuse.then_some(Duration::from_millis(500));
+                let id = ClaimId::from_bytes([id; 16]);
+                self.operate(|book, now| release(book, &id, refuse_for, now));
+                let alive = |row: &Row| row.id == id && !row.is_expired(self.now);
+                assert!(!self.book.rows().any(alive), "released, and still there");
+            }
+            Step::Evict { nth } => {
+                let mut tokens: Vec<u64> =
+                    self.book.rows().filter(|row| row.held > 0).map(|row| row.token).collect();
+                tokens.sort_unstable();
+                if let Some(token) = tokens.get(nth).copied() {
+                    self.operate(|book, now| evict(book, token, now));
+                    assert!(!self.book.rows().any(|row| row.token == token && !row.is_expired(self.now)));
+                }
+            }
+            Step::Pass => _ = self.operate(|book, now| pass(book, now)),
+            Step::Wait { millis } => self.now += millis,
+        }
+    }
+
+    /// The limit that the key is in use with.
+    fn limit(&self) -> u64 {
+        self.book.head().map_or(LIMIT, |head| head.limit)
+    }
+
+    fn forget_resize(&mut self) {
+        let limit = self.limit();
+        let asked = Claim { limit, ..self.claim(1) };
+        self.operate(|book, now| amend(book, &asked, &Change::Limit(limit), now));
+    }
+
+    fn change(&mut self, id: u8, change: Change) {
+        let asked = self.claim(id);
+        self.operate(|book, now| amend(book, &asked, &change, now));
+    }
+}
+
+fn run(steps: &[Step]) -> World {
+    let mut world = World::new();
+    for step in steps {
+        world.apply(step);
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_step_keeps_the_laws(steps in steps()) {
+        run(&steps);
+    }
+
+    #[test]
+    fn a_live_waiter_is_granted_once_the_others_are_gone(steps in steps(), units in 1..=LIMIT) {
+        let mut world = run(&steps);
+        world.forget_resize();
+        let asked = Claim { units: Units::Exactly(units), limit: world.limit(), ..world.claim(200) };
+        let mut answer = world.operate(|book, now| claim(book, &asked, now));
+        // All others leave, or end: nobody renews them, and state that no process owns is released.
+        for id in world.book.rows().filter(|row| row.expires.is_none()).map(|row| row.id).collect::<Vec<_>>() {
+            world.operate(|book, now| release(book, &id, None, now));
+        }
+        for _ in 0..20 {
+            if let Some(Answer::Granted(grant)) = &answer {
+                prop_assert_eq!(grant.units, units);
+                return Ok(());
+            }
+            world.now += 500;
+            answer = world.operate(|book, now| renew(book, &asked, now));
+        }
+        prop_assert!(false, "still {:?}", answer);
+    }
+
+    #[test]
+    fn nothing_is_left_when_everybody_is_gone(steps in steps()) {
+        let mut world = run(&steps);
+        world.forget_resize();
+        for id in world.book.rows().filter(|row| row.expires.is_none()).map(|row| row.id).collect::<Vec<_>>() {
+            world.operate(|book, now| release(book, &id, None, now));
+        }
+        // Longer than any lease here.
+        world.now += 10_000;
+        world.operate(|book, now| pass(book, now));
+        prop_assert!(world.book.is_empty(), "{:?}", world.book);
+        world.fence.prune(world.now);
+        prop_assert_eq!(world.fence.refused().count(), 0);
+    }
+}

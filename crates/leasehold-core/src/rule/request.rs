@@ -19,13 +19,12 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         return Ok(Outcome::quiet(Answer::Gone));
     }
     let before = ledger.head()?;
-    let (mut head, promoted) = enter(ledger, before.as_ref(), claim, now)?;
+    let mut head = enter(ledger, before.as_ref(), claim, now)?;
     if before.is_some() && ledger.row(&claim.id)?.is_some() {
-        close(ledger, before.as_ref(), &head)?;
-        let mut outcome = renew(ledger, claim, now)?;
-        outcome.promoted.extend(promoted.into_iter().filter(|p| !is_about(&outcome.answer, p)));
-        return Ok(outcome);
+        // Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
+        return renew(ledger, claim, now);
     }
+    let promoted = catch_up(ledger, &mut head, now)?;
 
     let mut row = Row::arriving(claim, now);
     let may_hold = head.waiting == 0 || claim.order == Order::Barging;
@@ -137,19 +136,17 @@ pub(super) fn catch_up(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> R
     settle(ledger, head, now)
 }
 
-/// The resource as this claim finds it, time having passed. A claim that has another idea of it is refused
-/// while anybody uses it, and before anything is written: an operation that fails changes nothing.
+/// The resource as this claim finds it. A claim that has another idea of it is refused while anybody uses
+/// it, and before anything is written: an operation that fails changes nothing.
 pub(super) fn enter(
     ledger: &mut impl Ledger,
     before: Option<&Head>,
     claim: &Claim,
     now: u64,
-) -> Result<(Head, Vec<Promotion>)> {
-    let Some(before) = before else { return Ok((Head::new(claim.limit), Vec::new())) };
+) -> Result<Head> {
+    let Some(before) = before else { return Ok(Head::new(claim.limit)) };
     if before.limit == claim.limit {
-        let mut head = before.clone();
-        let promoted = catch_up(ledger, &mut head, now)?;
-        return Ok((head, promoted));
+        return Ok(before.clone());
     }
     if snapshot(ledger, now)?.answer.is_some() {
         let message = format!(
@@ -162,7 +159,7 @@ pub(super) fn enter(
     for row in ledger.rows()? {
         ledger.remove(&row)?;
     }
-    Ok((Head::new(claim.limit), Vec::new()))
+    Ok(Head::new(claim.limit))
 }
 
 /// How the claim stands now.
@@ -217,9 +214,4 @@ fn waiting(ledger: &mut impl Ledger, head: &Head, row: &Row, now: u64, extended:
         held: row.held,
         lease: extended.lease(row, now),
     }))
-}
-
-/// Whether the caller learns of this promotion from its answer.
-pub(super) fn is_about(answer: &Answer, promotion: &Promotion) -> bool {
-    matches!(answer, Answer::Granted(grant) if grant.seat == promotion.seat)
 }
