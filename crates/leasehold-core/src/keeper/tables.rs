@@ -197,17 +197,21 @@ impl Tables {
                 hold.extend(valid_until);
             }
         }
+        // Before the phase is set: the last answer outstanding clears what came early.
+        let early = self.early.iter().position(|p| p.seat == place.seat && p.key == claim.key);
+        let early = early.map(|i| self.early.swap_remove(i));
         if place.held == 0 {
             self.set_phase(id, Phase::Waiting, was_asked);
         }
         // Not at once even when the store says so: it may be asking to be left alone for a moment.
         let look_in = place.look_in.clamp(Duration::from_millis(1), claim.patience / 3);
         self.schedule(key, now + look_in);
-        let early = self.early.iter().position(|p| p.seat == place.seat && p.key == claim.key);
-        match early.map(|i| self.early.swap_remove(i)) {
-            Some(promotion) => self.promoted(&promotion, now),
-            None => Stand::Waiting,
+        let stand = early.map_or(Stand::Waiting, |promotion| self.promoted(&promotion, now));
+        if was_asked && stand == Stand::Held {
+            // Whoever asked takes it from here: there is no wait to wake.
+            self.picked_up(id, now);
         }
+        stand
     }
 
     fn set_phase(&mut self, id: &ClaimId, phase: Phase, was_asked: bool) {

@@ -292,6 +292,30 @@ fn guards_outlive_their_runtime_without_panic_and_are_lost_by_their_deadline() {
     drop(guard);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_promotion_that_overtakes_the_reply_is_believed_and_lasts() {
+    use super::leases::LeaseKey;
+    use super::tables::{Phase, Stand, Tables};
+    use crate::clock::Clock;
+    use crate::hold::Hold;
+    use crate::{Answer, Claim, Key, Place, Promotion, Renewal, Store, Units};
+
+    let clock = Arc::new(TestClock::new());
+    let mut tables = Tables::new(Memory::new().info().clone());
+    let claim = Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap();
+    let hold = Arc::new(Hold::new(clock.clone(), None));
+    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic);
+    let sent = clock.now();
+    let promotion = Promotion { key: claim.key.clone(), inbox: claim.inbox, seat: 7, token: 9, units: 1 };
+    tables.promoted(&promotion, clock.now());
+    let place = Place { seat: 7, ahead: 0, look_in: LEASE, held: 0, lease: Some(claim.patience) };
+    let stand = tables.answered(&claim.id, sent, &Answer::Waiting(place), clock.now());
+    assert_eq!((stand, hold.token()), (Stand::Held, 9));
+    // In the hands of whoever asked, not waiting to be picked up and given back.
+    assert_eq!(tables.entries[&claim.id].phase, Phase::Held);
+    assert!(tables.leases[&LeaseKey::Own(claim.id)].due.is_some());
+}
+
 mod shared_leases {
     use super::*;
     use crate::sessions::Sessions;
