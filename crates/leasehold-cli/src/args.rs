@@ -11,7 +11,7 @@ use crate::{duration, exit};
 
 /// Run programs under a distributed lock, and see who holds what.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_help = exit::HELP, disable_help_subcommand = true)]
+#[command(name = "leasehold", version, after_help = exit::help(), disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -24,17 +24,24 @@ pub(crate) struct Cli {
 pub(crate) struct Global {
     /// Where the locks are, such as sqlite:///path/locks.db; default: a file in your own state directory
     // The value is kept out of the help: it may have a password in it. Checked later for the same reason.
-    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "LEASEHOLD_STORE",
+        hide_env_values = true,
+        display_order = 100
+    )]
     pub(crate) store: Option<String>,
     /// Say on stderr which store is used and what happens
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 101)]
     pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program while holding a lock
-    #[command(after_help = exit::HELP)]
+    #[command(after_help = exit::help())]
     Run(RunArgs),
     /// List the locks in use
     List(ListArgs),
@@ -49,8 +56,12 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print the manual page, of leasehold or of one of its commands
+    Man {
+        /// Which command
+        #[arg(value_parser = ["run", "list", "show", "watch", "release", "completions", "man"])]
+        command: Option<String>,
+    },
 }
 
 /// Arguments of `run`.
@@ -64,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Do not wait: exit 75 when the lock is not free
     #[arg(long = "try")]
     pub(crate) try_once: bool,
-    /// How long the lock outlives this machine; renewed every third of it
+    /// How long the lock outlives a crash; renewed every third of it
     #[arg(long, value_name = "DUR", value_parser = duration::parse_positive, default_value = "30s")]
     pub(crate) lease: Duration,
     /// Never renew: the program is ended when the lease is over
@@ -163,6 +174,7 @@ mod tests {
             "leasehold release k --force --token 7",
             "leasehold completions bash",
             "leasehold man",
+            "leasehold man run",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -181,6 +193,7 @@ mod tests {
             ("leasehold run --lease soon k -- true", ErrorKind::ValueValidation),
             ("leasehold run --frob k -- true", ErrorKind::UnknownArgument),
             ("leasehold release k --token x", ErrorKind::ValueValidation),
+            ("leasehold man frob", ErrorKind::InvalidValue),
         ] {
             assert_eq!(parse(line).unwrap_err(), kind, "{line}");
         }

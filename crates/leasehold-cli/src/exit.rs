@@ -30,27 +30,31 @@ pub(crate) enum Exit {
     NotFound,
 }
 
-/// For `--help` and the man page.
-pub(crate) const HELP: &str = "\
-Exit status:
-  0        done; for `run`, the program's own status:
+/// What each code means: for `--help` and the manual.
+pub(crate) const STATUS: &str = "  0        done; for `run`, the program's own status:
   1..255   the program's exit code, 128+n when signal n ended it
   64       usage: bad argument, duration, key, permits or store URL
   65       the key is in use with another limit or kind
   69       the store cannot be reached, or refuses us
   75       busy: --try found somebody else, or the --wait limit passed
-  79       the lock was lost while the program ran, which was ended
+  79       the lock was lost while the program ran, and the program was ended
   126      the program cannot be executed; the key is free again
   127      the program was not found; the key is free again
+";
 
-Environment:
-  LEASEHOLD_STORE    the store, when --store is not given
+/// What is read from the environment and put there.
+pub(crate) const ENVIRONMENT: &str = "  LEASEHOLD_STORE    the store, when --store is not given
   XDG_STATE_HOME     where the default store is: leasehold/locks.db in it, or in ~/.local/state
   RUST_LOG           what to log to stderr, for example leasehold_core=debug
   LEASEHOLD_KEY, LEASEHOLD_TOKEN
                      set for the program that `run` starts: the key, and the fencing token, a number
                      larger than that of every earlier holder
 ";
+
+/// The end of `--help`.
+pub(crate) fn help() -> String {
+    format!("Exit status:\n{STATUS}\nEnvironment:\n{ENVIRONMENT}")
+}
 
 impl Exit {
     /// The number that the shell sees.
@@ -134,7 +138,7 @@ mod tests {
             Exit::NotExecutable,
             Exit::NotFound,
         ] {
-            assert!(HELP.contains(&format!("\n  {} ", exit.code())), "{exit:?}");
+            assert!(STATUS.contains(&format!("\n  {} ", exit.code())), "{exit:?}");
         }
     }
 

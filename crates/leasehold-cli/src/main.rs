@@ -60,7 +60,7 @@ fn perform(cli: Cli) -> Result<Exit, Failure> {
             Command::Watch(args) => cmd::show::watch(args, &store()?).await,
             Command::Release(args) => cmd::release::release(args, &store()?).await,
             Command::Completions { shell } => cmd::generate::completions(shell),
-            Command::Man => cmd::generate::man(),
+            Command::Man { command } => cmd::generate::man(command.as_deref()),
         }
     })
 }

@@ -11,11 +11,12 @@ use crate::output::say;
 /// Where the store is taken from when `--store` is not given.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
+/// What a password looks like once it is hidden.
+const HIDDEN: &str = "***";
+
 /// The store of this run.
 pub(crate) struct Chosen {
     store: Arc<dyn Store>,
-    /// The URL has a password in it: not for the program's eyes.
-    pub(crate) has_secret: bool,
     pub(crate) verbose: bool,
 }
 
@@ -27,15 +28,18 @@ impl Chosen {
             None => format!("sqlite://{}", sqlite::default_path()?.display()),
         };
         let url = given.unwrap_or_else(|| "sqlite:".to_owned());
-        let in_environment = std::env::var(STORE_VARIABLE).unwrap_or_default();
-        let has_secret = redact(&in_environment) != in_environment;
-        if redact(&url) != url && url != in_environment {
+        let from_environment = std::env::var(STORE_VARIABLE).is_ok_and(|variable| variable == url);
+        if from_environment && url.contains(HIDDEN) {
+            let message = "an outer `leasehold run` has hidden the password of the store: set it again here";
+            return Err(Failure::new(Exit::Usage, format!("{STORE_VARIABLE}={shown}: {message}")));
+        }
+        if redact(&url) != url && !from_environment {
             say(format_args!("others can see the password in the arguments: use {STORE_VARIABLE} instead"));
         }
         if global.verbose {
             say(format_args!("store {}", shown.escape_debug()));
         }
-        Ok(Self { store: leasehold::open(&url)?, has_secret, verbose: global.verbose })
+        Ok(Self { store: leasehold::open(&url)?, verbose: global.verbose })
     }
 
     /// Whatever goes wrong here: the URL is in order, so it is the store.
@@ -43,4 +47,10 @@ impl Chosen {
         let client = Client::new(self.store.clone()).await;
         client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))
     }
+}
+
+/// What a program may see of the store: nothing secret. Not nothing at all, or else a `leasehold` inside of it
+/// would quietly lock in the default store, where nobody else does.
+pub(crate) fn for_the_program() -> Option<String> {
+    std::env::var(STORE_VARIABLE).ok().map(|url| redact(&url))
 }

@@ -60,7 +60,8 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// `Invalid` when the URL names no store, `Unsupported` when its feature is not compiled in.
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     let Some((name, _)) = url.split_once(':') else {
-        let message = format!("\"{}\" has no scheme: write it like {}", redact(url), examples());
+        let message =
+            format!("\"{}\" has no scheme: write it like {}", redact(url).escape_debug(), examples());
         return Err(Error::new(ErrorKind::Invalid, message));
     };
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(name)) else {

@@ -35,3 +35,8 @@ pub use redact::redact;
 /// The SQLite store and its settings.
 #[cfg(feature = "sqlite")]
 pub use leasehold_sqlite as sqlite;
+
+/// Compiles the examples of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

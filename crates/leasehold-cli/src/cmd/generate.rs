@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
@@ -15,18 +15,24 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     write(&script)
 }
 
-/// Prints the manual page, subcommands included.
-pub(crate) fn man() -> Result<Exit, Failure> {
-    let mut page = Vec::new();
+/// Prints the manual page of the command or of one of its subcommands.
+pub(crate) fn man(subcommand: Option<&str>) -> Result<Exit, Failure> {
     let mut command = Cli::command();
+    // Gives the subcommands their full names and the options that all have.
     command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for subcommand in command.get_subcommands() {
-        let name = subcommand.get_name().to_uppercase();
-        writeln!(page, ".SH \"LEASEHOLD {name}\"")?;
-        let man = clap_mangen::Man::new(subcommand.clone());
-        man.render_description_section(&mut page)?;
-        man.render_options_section(&mut page)?;
+    let command = subcommand.and_then(|name| command.find_subcommand(name)).unwrap_or(&command);
+    let man = clap_mangen::Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    for (title, table) in [("EXIT STATUS", exit::STATUS), ("ENVIRONMENT", exit::ENVIRONMENT)] {
+        write!(page, ".SH \"{title}\"\n.nf\n{}.fi\n", table.replace('-', "\\-"))?;
     }
     write(&page)
 }

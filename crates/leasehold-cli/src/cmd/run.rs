@@ -19,7 +19,7 @@ use crate::job::supervise::{End, Supervisor};
 use crate::job::terminal::Terminal;
 use crate::output::say;
 use crate::settings::Run;
-use crate::store::{Chosen, STORE_VARIABLE};
+use crate::store::{self, Chosen, STORE_VARIABLE};
 
 /// How long giving things back may take at the end: their lease ends them anyway.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ async fn hold(
     if store.verbose {
         say(format_args!("acquired \"{key}\", token {}", held.guard().token()));
     }
-    let end = work(settings, store, &held, incoming).await;
+    let end = work(settings, &held, incoming).await;
     let (exit, unseen) = match end {
         Ok(End::Program { exit, unseen }) => (exit, unseen),
         Ok(End::Lost(loss)) => {
@@ -88,7 +88,7 @@ async fn hold(
 }
 
 /// Starts the program and watches over it.
-async fn work(settings: &Run, store: &Chosen, held: &Held, incoming: &mut Incoming) -> Result<End, Failure> {
+async fn work(settings: &Run, held: &Held, incoming: &mut Incoming) -> Result<End, Failure> {
     let guardian = Guardian::start().map_err(|error| system("cannot start the guardian process", error))?;
     let terminal = Terminal::find();
     if terminal.is_some() {
@@ -96,7 +96,7 @@ async fn work(settings: &Run, store: &Chosen, held: &Held, incoming: &mut Incomi
     }
     let for_the_job = terminal.as_ref().filter(|terminal| terminal.is_for_the_job());
     let given = for_the_job.is_some();
-    let job = match Job::start(command(settings, store, held), &guardian, for_the_job) {
+    let job = match Job::start(command(settings, held), &guardian, for_the_job) {
         Ok(job) => job,
         Err(error) => {
             if let Some(terminal) = for_the_job {
@@ -111,14 +111,14 @@ async fn work(settings: &Run, store: &Chosen, held: &Held, incoming: &mut Incomi
     supervisor.watch().await.map_err(|error| system("cannot wait for the program", error))
 }
 
-fn command(settings: &Run, store: &Chosen, held: &Held) -> Command {
+fn command(settings: &Run, held: &Held) -> Command {
     let mut command = Command::new(&settings.program);
     command
         .args(&settings.arguments)
         .env("LEASEHOLD_KEY", settings.key.as_str())
         .env("LEASEHOLD_TOKEN", held.guard().token().to_string());
-    if store.has_secret {
-        command.env_remove(STORE_VARIABLE);
+    if let Some(url) = store::for_the_program() {
+        command.env(STORE_VARIABLE, url);
     }
     command
 }

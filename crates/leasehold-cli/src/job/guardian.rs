@@ -44,7 +44,13 @@ impl Guardian {
         let (reader, pipe) = io::pipe()?;
         // A guardian that somebody has stopped must not block the runner.
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        let process = Command::new(own_program()?)
+        let mut command = Command::new(own_program()?);
+        // Before it is a program of its own: there is no moment at which a signal could end it.
+        signals::before_exec(&mut command, || {
+            signals::ignore_all();
+            Ok(())
+        });
+        let process = command
             .arg0("leasehold")
             .args([NAME, &getpgrp().as_raw_nonzero().to_string()])
             .process_group(0)
@@ -93,7 +99,6 @@ fn own_program() -> io::Result<std::path::PathBuf> {
 
 /// The guardian's side: the whole life of the process. `runner` is the runner's group.
 pub(crate) fn watch(runner: Option<Pid>) -> ExitCode {
-    signals::ignore_all();
     let mut group = None;
     let mut deadline = None;
     while let Some([tag, number @ ..]) = next_message(deadline) {

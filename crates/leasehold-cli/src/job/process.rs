@@ -49,7 +49,7 @@ impl Job {
         let announce = guardian.announcer()?;
         let terminal = terminal.map(Terminal::try_clone).transpose()?;
         command.process_group(0);
-        before_exec(&mut command, move || {
+        signals::before_exec(&mut command, move || {
             announce()?;
             if let Some(terminal) = &terminal {
                 terminal.give(getpid());
@@ -116,15 +116,5 @@ fn ending(status: &WaitIdStatus) -> Exit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Exit::Program(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         (None, signal) => Exit::Signal(signal.unwrap_or_default()),
-    }
-}
-
-#[allow(unsafe_code, reason = "only the child can announce itself before it runs: see `guardian`")]
-fn before_exec(command: &mut Command, f: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: `f` runs between fork and exec of a process with threads, so it may do no more than a signal
-    // handler may. It makes the system calls getpid, write, sigaction and ioctl, allocates nothing and takes
-    // no lock.
-    unsafe {
-        command.pre_exec(f);
     }
 }

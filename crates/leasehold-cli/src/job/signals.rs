@@ -3,6 +3,8 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::task::Poll;
 
 use rustix::process::{Pid, Signal, getpgrp, kill_process_group};
@@ -66,7 +68,8 @@ pub(crate) fn while_ignored<T>(signal: Signal, f: impl FnOnce() -> T) -> T {
     with_disposition(signal, libc::SIG_IGN, f)
 }
 
-/// Ignores everything that can be ignored, for good. Not SIGCHLD: ignoring it has another meaning.
+/// Ignores everything that can be ignored, for good: a program that is executed inherits it. Not SIGCHLD:
+/// ignoring it has another meaning.
 pub(crate) fn ignore_all() {
     for signal in (1..=31).filter(|raw| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD].contains(raw)) {
         exchange(signal, Some(libc::SIG_IGN));
@@ -106,6 +109,17 @@ fn restore(signal: libc::c_int, action: &libc::sigaction) {
     // SAFETY: `action` came from sigaction for the same signal, so its handler is one that was installed.
     unsafe {
         libc::sigaction(signal, action, std::ptr::null_mut());
+    }
+}
+
+/// Runs `f` in the child, between fork and exec.
+#[allow(unsafe_code, reason = "what must be true of a program from its first instruction on is done here")]
+pub(crate) fn before_exec(command: &mut Command, f: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: `f` runs after the fork of a process that may have threads, so it may do no more than a signal
+    // handler may. Our two uses make the system calls getpid, write, sigaction and ioctl, allocate nothing and
+    // take no lock.
+    unsafe {
+        command.pre_exec(f);
     }
 }
 

@@ -114,7 +114,7 @@ fn release_of_one_of_several_needs_its_token() {
     let shown = place.show("k");
     let holders = shown["holders"].as_array().unwrap();
     let token = &holders.iter().find(|holder| holder["label"] == "two").unwrap()["token"];
-    assert_eq!(place.code(&format!("release k --force --token {token}")), 0);
+    place.expect(&format!("release k --force --token {token}"), 0);
     assert_eq!(code(&two.finish()), 79);
     one.signal(Signal::TERM);
     assert_eq!(code(&one.finish()), 143);
@@ -123,6 +123,6 @@ fn release_of_one_of_several_needs_its_token() {
 #[test]
 fn release_of_a_free_key_is_fine() {
     let place = Place::new();
-    assert_eq!(place.code("release k --force"), 0);
-    assert_eq!(place.code("release k --force --token 5"), 0);
+    place.expect("release k --force", 0);
+    place.expect("release k --force --token 5", 0);
 }

@@ -16,13 +16,13 @@ fn an_evicted_runner_ends_with_79_and_its_group_is_dead() {
     let place = Place::new();
     let holder = place.hold_with("run --grace 100ms k", STUBBORN);
     let (program, grandchild) = (holder.program, place.number_in("grandchild"));
-    assert_eq!(place.code("release k --force"), 0);
+    place.expect("release k --force", 0);
     let output = holder.finish();
     assert_eq!(code(&output), 79);
     assert!(!is_alive(program) && !is_alive(grandchild), "dead before the runner ends");
     let message = "leasehold: lost \"k\": the store ended it; the program was ended\n";
     assert_eq!(text(&output.stderr), message);
-    assert_eq!(place.code("run --try k -- true"), 0);
+    place.expect("run --try k -- true", 0);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn the_program_is_asked_to_end_before_it_is_killed() {
     let script = "trap 'echo bye; exit 0' TERM; echo >ready; while :; do sleep 0.01; done";
     let holder = place.hold_with("run k", script);
     place.wait_for_file("ready");
-    assert_eq!(place.code("release k --force"), 0);
+    place.expect("release k --force", 0);
     let output = holder.finish();
     assert_eq!((code(&output), text(&output.stdout)), (79, "bye\n"));
 }
@@ -58,7 +58,7 @@ fn max_hold_ends_the_program() {
     let output = place.run_script("run --lease 2s --max-hold 300ms k", "sleep 60").output().unwrap();
     assert_eq!(code(&output), 79);
     assert!(text(&output.stderr).contains("max_hold"), "{output:?}");
-    assert_eq!(place.code("run --try k -- true"), 0);
+    place.expect("run --try k -- true", 0);
 }
 
 #[test]

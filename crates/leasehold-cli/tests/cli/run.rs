@@ -65,31 +65,31 @@ fn a_waiter_runs_when_the_holder_is_done() {
 fn different_keys_do_not_meet() {
     let place = Place::new();
     let _holder = place.hold("run a");
-    assert_eq!(place.code("run --try b -- true"), 0);
+    place.expect("run --try b -- true", 0);
 }
 
 #[test]
 fn permits_are_counted() {
     let place = Place::new();
     let _two = place.hold("run --permits 2/3 k");
-    assert_eq!(place.code("run --try --permits 2/3 k -- true"), 75);
-    assert_eq!(place.code("run --try --permits 1/3 k -- true"), 0);
+    place.expect("run --try --permits 2/3 k -- true", 75);
+    place.expect("run --try --permits 1/3 k -- true", 0);
 }
 
 #[test]
 fn shared_runs_share_and_keep_exclusive_ones_out() {
     let place = Place::new();
     let _reader = place.hold("run --shared k");
-    assert_eq!(place.code("run --try --shared k -- true"), 0);
-    assert_eq!(place.code("run --try k -- true"), 75);
+    place.expect("run --try --shared k -- true", 0);
+    place.expect("run --try k -- true", 75);
 }
 
 #[test]
 fn an_exclusive_run_keeps_shared_ones_out() {
     let place = Place::new();
     let holder = place.hold("run k");
-    assert_eq!(place.code("run --try --shared k -- true"), 75);
-    assert_eq!(place.code("run --wait 50ms --shared k -- true"), 75);
+    place.expect("run --try --shared k -- true", 75);
+    place.expect("run --wait 50ms --shared k -- true", 75);
     let mut reader = place.leasehold("run --shared k -- true").spawn().unwrap();
     holder.signal(Signal::TERM);
     holder.finish();
@@ -138,7 +138,7 @@ fn what_the_program_leaves_running_does_not_keep_the_lock() {
     let script = "sleep 60 </dev/null >/dev/null 2>&1 & echo $! >left.new; mv left.new left";
     assert_eq!(code(&place.run_script("run k", script).output().unwrap()), 0);
     let left = place.number_in("left");
-    assert_eq!(place.code("run --try k -- true"), 0);
+    place.expect("run --try k -- true", 0);
     assert!(super::util::is_alive(left), "not killed either");
     rustix::process::kill_process(rustix::process::Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
 }

@@ -1,6 +1,6 @@
 //! A password in the store's URL is nobody's business.
 
-use super::util::{Place, text};
+use super::util::{Place, code, text};
 
 const MARKER: &str = "hunter2";
 
@@ -34,6 +34,27 @@ fn a_password_is_not_handed_to_the_program() {
     let output = command.output().unwrap();
     assert!(text(&output.stdout).contains("LEASEHOLD_KEY=k"), "{output:?}");
     assert!(!text(&output.stdout).contains(MARKER));
+}
+
+#[test]
+fn a_run_inside_a_run_does_not_fall_back_to_another_store() {
+    let place = Place::new();
+    let mut command = place.leasehold("run --store");
+    command.args([
+        &place.url(),
+        "k",
+        "--",
+        env!("CARGO_BIN_EXE_leasehold"),
+        "run",
+        "k",
+        "--",
+        "touch",
+        "ran",
+    ]);
+    let output = command.env("LEASEHOLD_STORE", "redis://u:hunter2@h").output().unwrap();
+    assert_eq!(code(&output), 64, "{output:?}");
+    assert!(text(&output.stderr).contains("redis://u:***@h"), "{output:?}");
+    assert!(!place.path("ran").exists());
 }
 
 #[test]

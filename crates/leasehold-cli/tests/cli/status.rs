@@ -7,7 +7,7 @@ use super::util::{Place, code, text};
 #[test]
 fn the_programs_own_status_is_ours() {
     let place = Place::new();
-    assert_eq!(place.code("run k -- true"), 0);
+    place.expect("run k -- true", 0);
     for status in [1, 64, 79, 255] {
         let output = place.run_script("run k", &format!("exit {status}")).output().unwrap();
         assert_eq!(code(&output), status);
@@ -26,18 +26,18 @@ fn a_signal_that_ended_the_program_is_128_and_its_number() {
 #[test]
 fn a_missing_program_is_127_and_the_key_is_free() {
     let place = Place::new();
-    assert_eq!(place.code("run k -- /no/such/program"), 127);
-    assert_eq!(place.code("run k -- no-such-program"), 127);
-    assert_eq!(place.code("run --try k -- true"), 0);
+    place.expect("run k -- /no/such/program", 127);
+    place.expect("run k -- no-such-program", 127);
+    place.expect("run --try k -- true", 0);
 }
 
 #[test]
 fn a_program_that_is_not_executable_is_126_and_the_key_is_free() {
     let place = Place::new();
     fs::write(place.path("data"), "no program").unwrap();
-    assert_eq!(place.code("run k -- ./data"), 126);
-    assert_eq!(place.code("run k -- /"), 126);
-    assert_eq!(place.code("run --try k -- true"), 0);
+    place.expect("run k -- ./data", 126);
+    place.expect("run k -- /", 126);
+    place.expect("run --try k -- true", 0);
 }
 
 #[test]
@@ -79,17 +79,17 @@ fn bad_usage_is_64_and_nothing_runs() {
 #[test]
 fn the_longest_key_is_accepted() {
     let place = Place::new();
-    assert_eq!(place.code(&format!("run {} -- true", "x".repeat(1024))), 0);
+    place.expect(&format!("run {} -- true", "x".repeat(1024)), 0);
 }
 
 #[test]
 fn another_limit_is_65() {
     let place = Place::new();
     let _holder = place.hold("run --permits 1/3 k");
-    assert_eq!(place.code("run --permits 1/2 k -- true"), 65);
-    assert_eq!(place.code("run --try k -- true"), 65);
-    assert_eq!(place.code("run --try --shared k -- true"), 65);
-    assert_eq!(place.code("run --try --permits 2/3 k -- true"), 0);
+    place.expect("run --permits 1/2 k -- true", 65);
+    place.expect("run --try k -- true", 65);
+    place.expect("run --try --shared k -- true", 65);
+    place.expect("run --try --permits 2/3 k -- true", 0);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn busy_is_75() {
     let _holder = place.hold("run k");
     let output = place.leasehold("run --try k -- touch ran").output().unwrap();
     assert_eq!((code(&output), text(&output.stderr)), (75, "leasehold: \"k\" is busy\n"));
-    assert_eq!(place.code("run --wait 50ms k -- touch ran"), 75);
+    place.expect("run --wait 50ms k -- touch ran", 75);
     assert!(!place.path("ran").exists());
 }
 
@@ -121,7 +121,7 @@ fn help_and_version_are_0_and_list_codes_and_environment() {
             assert!(text(&output.stdout).contains(word), "{words} lacks {word}");
         }
     }
-    assert_eq!(place.code("--version"), 0);
+    place.expect("--version", 0);
 }
 
 #[test]
@@ -129,7 +129,8 @@ fn completions_and_the_manual_are_generated() {
     let place = Place::new();
     let output = place.leasehold("completions bash").output().unwrap();
     assert!(text(&output.stdout).contains("_leasehold"));
-    let output = place.leasehold("man").output().unwrap();
-    assert!(text(&output.stdout).contains(".TH leasehold 1"));
-    assert!(text(&output.stdout).contains("max\\-hold"));
+    for (words, content) in [("man", ".TH leasehold 1"), ("man", "EXIT STATUS"), ("man run", "max\\-hold")] {
+        let output = place.leasehold(words).output().unwrap();
+        assert!(text(&output.stdout).contains(content), "{words}: {content}");
+    }
 }

@@ -48,9 +48,10 @@ impl Place {
         command
     }
 
-    /// The exit code of `leasehold` with these words.
-    pub(crate) fn code(&self, words: &str) -> i32 {
-        code(&self.leasehold(words).output().unwrap())
+    /// Runs `leasehold` with these words and expects this exit code.
+    pub(crate) fn expect(&self, words: &str, status: i32) {
+        let output = self.leasehold(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words}: {output:?}");
     }
 
     /// A program that holds the key until it is told otherwise, started and holding.
