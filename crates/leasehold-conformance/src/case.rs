@@ -67,4 +67,3 @@ macro_rules! viewed_cases {
     };
 }
 pub(crate) use viewed_cases;
-

@@ -98,7 +98,10 @@ impl Side {
             }
             Ok(Answer::Waiting(place)) => {
                 let (seat, extended) = (self.seats.of(place.seat), place.lease.is_some());
-                format!("waiting, seat {seat}, {} ahead, holds {}, extended {extended}", place.ahead, place.held)
+                format!(
+                    "waiting, seat {seat}, {} ahead, holds {}, extended {extended}",
+                    place.ahead, place.held
+                )
             }
             other => plain(other),
         }

@@ -35,7 +35,6 @@ pub fn run<F: Fixture>(
     store: &'static str,
     make: impl Fn() -> Result<F> + Send + Sync + 'static,
 ) -> ExitCode {
-    panics::listen();
     let make: Make = Arc::new(move || Ok(Arc::new(make()?)));
     let trials = cases::all().into_iter().map(|case| trial(store, &make, case)).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -57,9 +56,12 @@ fn trial(store: &'static str, make: &Make, case: Case) -> Trial {
 fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
     static FLOOR: RwLock<()> = RwLock::new(());
     // A failed trial poisons nothing that matters here.
-    let _alone = (case.company == Company::Alone).then(|| FLOOR.write().unwrap_or_else(PoisonError::into_inner));
-    let _among = (case.company == Company::Welcome).then(|| FLOOR.read().unwrap_or_else(PoisonError::into_inner));
+    let _alone =
+        (case.company == Company::Alone).then(|| FLOOR.write().unwrap_or_else(PoisonError::into_inner));
+    let _among =
+        (case.company == Company::Welcome).then(|| FLOOR.read().unwrap_or_else(PoisonError::into_inner));
 
+    panics::listen(name);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).thread_name(name).enable_all().build();
     let runtime = runtime.map_err(|e| Stop::fail(format_args!("no runtime: {e}")))?;
@@ -82,6 +84,16 @@ fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
         (Ok(Ok(Err(Ended::Missing(error)))), None) => Err(missing(store, &error)),
         (Ok(Err(_)), None) => Err(Stop::Fail("it panicked".to_owned())),
     }
+}
+
+/// Runs one case, for tests of the suite itself.
+#[cfg(test)]
+pub(crate) fn judge_for_test(
+    name: &str,
+    make: impl Fn() -> Result<Arc<dyn Fixture>> + Send + Sync + 'static,
+    case: Case,
+) -> Verdict {
+    judge("test", name, Arc::new(make), case)
 }
 
 /// Why a trial did not succeed.

@@ -8,6 +8,8 @@ mod gate;
 mod harness;
 pub mod history;
 mod listener;
+#[cfg(test)]
+mod mutants;
 mod panics;
 mod scene;
 mod spy;

@@ -1,24 +1,36 @@
 //! Panics by trial: a task that panics in the background fails its trial, too.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, Once, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 
-static HEARD: LazyLock<Mutex<HashMap<String, String>>> = LazyLock::new(Mutex::default);
+/// The trials that run, and the first panic on their threads.
+static HEARD: LazyLock<Mutex<HashMap<String, Option<String>>>> = LazyLock::new(Mutex::default);
 
-/// From now on remembers panics by the name of their thread; the runtime of a trial names its threads.
-pub(crate) fn listen() {
+fn heard() -> MutexGuard<'static, HashMap<String, Option<String>>> {
+    HEARD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on remembers panics on threads with the name of this trial: its runtime names them.
+pub(crate) fn listen(trial: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| {
+        let other = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
             let thread = std::thread::current();
-            let name = thread.name().unwrap_or_default().to_owned();
-            let mut heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
-            heard.entry(name).or_insert_with(|| panic.to_string());
+            match thread.name().and_then(|name| heard().get_mut(name).map(|first| first.is_some())) {
+                None => other(panic),
+                Some(true) => {}
+                Some(false) => {
+                    let name = thread.name().unwrap_or_default().to_owned();
+                    heard().insert(name, Some(panic.to_string()));
+                }
+            }
         }));
     });
+    heard().insert(trial.to_owned(), None);
 }
 
 /// The first panic on this trial's threads.
 pub(crate) fn of(trial: &str) -> Option<String> {
-    HEARD.lock().unwrap_or_else(PoisonError::into_inner).remove(trial)
+    heard().remove(trial).flatten()
 }

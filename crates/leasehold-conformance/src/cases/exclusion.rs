@@ -117,6 +117,7 @@ async fn keys_do_not_disturb_each_other(scene: Scene) -> Verdict {
     let (one, two) = (scene.claim(&scene.key(), 1, 1)?, scene.claim(&scene.key(), 1, 1)?);
     scene.ask(&one).await?.granted()?;
     scene.ask(&two).await?.granted()?;
+    scene.renew(&one).await?.granted()?;
     scene.release(&one).await?;
     scene.renew(&two).await?.granted()?;
     Ok(())

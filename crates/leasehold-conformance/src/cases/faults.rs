@@ -24,7 +24,8 @@ async fn a_killed_holder_frees_the_key_by_its_lease(scene: Scene) -> Verdict {
     let client = scene.fixture.connect().await?;
     let limit = scene.lease() + scene.info().expiry_slack + SLACK;
     let next = client.mutex(key.as_str()).acquire_within(limit).await?;
-    let next = next.ok_or_else(|| Stop::fail(format_args!("not free {limit:?} after its holder was killed")))?;
+    let next =
+        next.ok_or_else(|| Stop::fail(format_args!("not free {limit:?} after its holder was killed")))?;
     assert!(next.token() > dead[0].token);
     Ok(())
 }

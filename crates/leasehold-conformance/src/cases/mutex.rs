@@ -6,7 +6,7 @@ use leasehold_core::{ErrorKind, Options, Released};
 use tokio::time::Instant;
 
 use crate::case::viewed_cases;
-use crate::scene::{SLACK, LONG};
+use crate::scene::{LONG, SLACK};
 use crate::verdict::{Stop, Verdict};
 use crate::views::{Held, Lock, Stage};
 
@@ -33,7 +33,11 @@ viewed_cases!(
 );
 
 /// Starts to acquire and returns once the store shows the place in the queue.
-async fn queue_up(stage: &Stage, lock: Lock, place: usize) -> Verdict<tokio::task::JoinHandle<Verdict<Held>>> {
+async fn queue_up(
+    stage: &Stage,
+    lock: Lock,
+    place: usize,
+) -> Verdict<tokio::task::JoinHandle<Verdict<Held>>> {
     let waiting = tokio::spawn(async move { Ok(lock.acquire().await?) });
     stage.until_crowd((1, place)).await?;
     Ok(waiting)
@@ -227,7 +231,8 @@ async fn close_wakes_waiters_with_an_error(stage: Stage) -> Verdict {
     let waiting = tokio::spawn(async move { lock.acquire().await });
     stage.until_crowd((1, 1)).await?;
     client.close().await?;
-    let woken = tokio::time::timeout(SLACK, waiting).await.map_err(|_| Stop::fail("the waiter was not woken"))?;
+    let woken =
+        tokio::time::timeout(SLACK, waiting).await.map_err(|_| Stop::fail("the waiter was not woken"))?;
     let error = woken.map_err(Stop::fail)?.expect_err("it was closed");
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Invalid | ErrorKind::Lost), "{error}");
     assert_eq!(stage.crowd().await?, (1, 0));

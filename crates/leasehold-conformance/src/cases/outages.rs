@@ -205,7 +205,8 @@ async fn a_guard_dropped_during_an_outage_frees_the_key_after_it(scene: Scene) -
 
 async fn close_ends_while_nothing_passes(scene: Scene) -> Verdict {
     let (client, gate) = gated(&scene).await?;
-    let guard = client.mutex(scene.key().as_str()).with(Options::new().lease(scene.lease())).acquire().await?;
+    let guard =
+        client.mutex(scene.key().as_str()).with(Options::new().lease(scene.lease())).acquire().await?;
     gate.let_pass(Passing::Nothing);
     // Whether it can say that it succeeded is its own business; it must end.
     let _ = soon(client.close()).await?;

@@ -35,9 +35,8 @@ async fn inspect_shows_who_holds_and_who_waits(scene: Scene) -> Verdict {
     scene.needs_order()?;
     scene.needs(Capability::Units)?;
     let key = scene.key();
-    let named = |n, label: &str| -> Verdict<Claim> {
-        Ok(Claim { label: label.into(), ..scene.claim(&key, n, 3)? })
-    };
+    let named =
+        |n, label: &str| -> Verdict<Claim> { Ok(Claim { label: label.into(), ..scene.claim(&key, n, 3)? }) };
     let first = scene.ask(&named(2, "api 1")?).await?.granted()?;
     let second = scene.ask(&named(1, "api 2")?).await?.granted()?;
     let third = scene.ask(&named(3, "job \u{1f512}")?).await?.waiting()?;
