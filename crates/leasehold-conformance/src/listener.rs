@@ -39,7 +39,11 @@ impl Listener {
         self.within(limit, |heard| heard.looks.contains(key).then_some(())).await.is_some()
     }
 
-    async fn within<T>(&self, limit: Duration, pick: impl Fn(&mut Heard) -> Option<T>) -> Option<T> {
+    async fn within<T: Send>(
+        &self,
+        limit: Duration,
+        pick: impl Fn(&mut Heard) -> Option<T> + Send + Sync,
+    ) -> Option<T> {
         let wait = async {
             loop {
                 let news = self.news.notified();
