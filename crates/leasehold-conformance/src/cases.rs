@@ -8,6 +8,7 @@ mod differential;
 mod ending;
 mod exclusion;
 mod faults;
+mod guards;
 mod leaks;
 mod leases;
 mod mutex;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
         rwlock::cases(),
         semaphore::cases(),
         options::cases(),
+        guards::cases(),
         cancelling::cases(),
         cost::cases(),
         contention::cases(),
