@@ -13,10 +13,15 @@ pub(crate) fn say(message: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "leasehold: {message}");
 }
 
+/// Prints a line of the result.
+pub(crate) fn print(line: impl fmt::Display) -> io::Result<()> {
+    print_bytes(format!("{line}\n").as_bytes())
+}
+
 /// Prints a result. A reader that has gone away (`| head`) is no failure.
-pub(crate) fn print(text: impl fmt::Display) -> io::Result<()> {
+pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result,
     }

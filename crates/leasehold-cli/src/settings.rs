@@ -53,8 +53,8 @@ impl Run {
             (false, None) => Wait::Forever,
         };
         let mut command = args.command.into_iter();
-        let program = command.next().filter(|program| !program.is_empty());
-        let program = program.ok_or_else(|| usage("the program's name is empty: name one after --"))?;
+        // clap has seen to it that there is one.
+        let program = command.next().unwrap_or_default();
         Ok(Self {
             key: args.key,
             mode,

@@ -1,18 +1,20 @@
 //! `leasehold completions` and `man`: generated from the same definitions as the parser.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::exit::{self, Exit, Failure};
+use crate::output::print_bytes;
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
-    write(&script)
+    print_bytes(&script)?;
+    Ok(Exit::Success)
 }
 
 /// Prints the manual page of the command or of one of its subcommands.
@@ -34,11 +36,6 @@ pub(crate) fn man(subcommand: Option<&str>) -> Result<Exit, Failure> {
     for (title, table) in [("EXIT STATUS", exit::STATUS), ("ENVIRONMENT", exit::ENVIRONMENT)] {
         write!(page, ".SH \"{title}\"\n.nf\n{}.fi\n", table.replace('-', "\\-"))?;
     }
-    write(&page)
-}
-
-fn write(bytes: &[u8]) -> Result<Exit, Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush())?;
+    print_bytes(&page)?;
     Ok(Exit::Success)
 }

@@ -28,6 +28,8 @@ fn a_missing_program_is_127_and_the_key_is_free() {
     let place = Place::new();
     place.expect("run k -- /no/such/program", 127);
     place.expect("run k -- no-such-program", 127);
+    let output = place.leasehold("run k --").arg("").output().unwrap();
+    assert_eq!(code(&output), 127, "{output:?}");
     place.expect("run --try k -- true", 0);
 }
 
@@ -53,6 +55,7 @@ fn bad_usage_is_64_and_nothing_runs() {
         "run --wait -1s k -- touch ran",
         "run --lease 0s k -- touch ran",
         "run --lease 0 k -- touch ran",
+        "run --lease 1000000y k -- touch ran",
         "run --max-hold 0s k -- touch ran",
         "run --permits 4/3 k -- touch ran",
         "run --permits 0/3 k -- touch ran",
@@ -80,6 +83,12 @@ fn bad_usage_is_64_and_nothing_runs() {
 fn the_longest_key_is_accepted() {
     let place = Place::new();
     place.expect(&format!("run {} -- true", "x".repeat(1024)), 0);
+}
+
+#[test]
+fn the_longest_durations_are_accepted() {
+    let place = Place::new();
+    place.expect("run --wait 10000y --max-hold 10000y --grace 10000y k -- true", 0);
 }
 
 #[test]
@@ -122,6 +131,15 @@ fn help_and_version_are_0_and_list_codes_and_environment() {
         }
     }
     place.expect("--version", 0);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = place.leasehold("completions bash").stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use super::pty::Pty;
-use super::util::{Place, code, wait_until_dead};
+use super::util::{Place, code, eventually, wait_until_dead};
 
 const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
@@ -110,7 +110,7 @@ fn a_program_in_the_background_waits_for_fg_to_read() {
     pty.wait_for("ready-2");
     pty.type_in("\n");
     // The shell reports it at its next prompt.
-    super::util::eventually("the stop", || {
+    eventually("the stop", || {
         pty.type_in("\n");
         std::thread::sleep(std::time::Duration::from_millis(50));
         pty.screen().contains("Stopped").then_some(())
@@ -186,13 +186,13 @@ fn ctrl_z_in_a_pipeline_stops_the_program_too() {
     let program = place.number_in("program");
     pty.type_in(CTRL_Z);
     pty.wait_for("Stopped");
-    let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap();
-    assert!(stat.contains(") T "), "stopped: {stat}");
-    pty.type_in("fg\n");
-    super::util::eventually("the program to go on", || {
+    let is_stopped = || {
         let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap();
-        (!stat.contains(") T ")).then_some(())
-    });
+        stat.contains(") T ")
+    };
+    eventually("the program to stop", || is_stopped().then_some(()));
+    pty.type_in("fg\n");
+    eventually("the program to go on", || (!is_stopped()).then_some(()));
     pty.type_in(CTRL_C);
     wait_until_dead(program);
     pty.exit();

@@ -8,11 +8,14 @@
 use std::time::Duration;
 
 use leasehold::{
-    BootClock, Client, Clock, Error, ErrorKind, Guard, Moment, ReadGuard, Released, Request, Result, WHOLE,
+    BootClock, Client, Clock, ErrorKind, Guard, Moment, ReadGuard, Released, Request, Result, WHOLE,
     WriteGuard,
 };
 
 use crate::settings::{Mode, Run, Wait};
+
+/// The limit of a mutex.
+const MUTEX: u64 = 1;
 
 /// A lock that is held.
 pub(super) enum Held {
@@ -62,30 +65,31 @@ impl Patience {
 pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Held>> {
     let patience = Patience::new(settings.wait);
     let key = settings.key.as_str();
-    let semaphore = |of| client.semaphore(key, of).with(settings.options());
+    let mutex = client.semaphore(key, MUTEX).with(settings.options()).permits(1);
     let rwlock = client.rwlock(key).with(settings.options());
     match settings.mode {
         Mode::Permits { wanted, of } => {
-            Ok(ask(&semaphore(of).permits(wanted), patience).await?.map(Held::Plain))
+            let permits = client.semaphore(key, of).with(settings.options()).permits(wanted);
+            Ok(ask(&permits, patience).await?.map(Held::Plain))
         }
         Mode::Exclusive => loop {
-            match ask(&semaphore(1).permits(1), patience).await {
-                Err(error) if in_use_with(WHOLE, &error, client, key).await? => {}
-                done => return Ok(done?.map(Held::Plain)),
+            match understand(ask(&mutex, patience).await, [MUTEX, WHOLE], client, key).await? {
+                Asked::Done(guard) => return Ok(guard.map(Held::Plain)),
+                Asked::Again => continue,
+                Asked::OtherKind => {}
             }
-            match ask(&rwlock.write(), patience).await {
-                // It was drained meanwhile, and somebody took it as a mutex.
-                Err(error) if in_use_with(1, &error, client, key).await? => {}
-                done => return Ok(done?.map(Held::Write)),
+            let write = ask(&rwlock.write(), patience).await;
+            if let Asked::Done(guard) = understand(write, [WHOLE, MUTEX], client, key).await? {
+                return Ok(guard.map(Held::Write));
             }
         },
         Mode::Shared => loop {
-            match ask(&rwlock.read(), patience).await {
-                Err(error) if in_use_with(1, &error, client, key).await? => {}
-                done => return Ok(done?.map(Held::Read)),
-            }
-            if !wait_until_free(client, key, patience).await? {
-                return Ok(None);
+            let read = ask(&rwlock.read(), patience).await;
+            match understand(read, [WHOLE, MUTEX], client, key).await? {
+                Asked::Done(guard) => return Ok(guard.map(Held::Read)),
+                Asked::Again => {}
+                Asked::OtherKind if wait_until_free(client, key, patience).await? => {}
+                Asked::OtherKind => return Ok(None),
             }
         },
     }
@@ -99,12 +103,31 @@ async fn ask<G: From<Guard>>(request: &Request<G>, patience: Patience) -> Result
     }
 }
 
-/// Whether the error says that the key is in use with another limit, and it is this one (or none any more).
-async fn in_use_with(limit: u64, error: &Error, client: &Client, key: &str) -> Result<bool> {
-    if error.kind() != ErrorKind::Conflict {
-        return Ok(false);
+/// What came of a request.
+enum Asked<G> {
+    Done(Option<G>),
+    /// The key is in use as the other kind of lock.
+    OtherKind,
+    /// It was, when we asked.
+    Again,
+}
+
+/// Tells the one conflict that we can live with from those that are the user's to resolve.
+async fn understand<G>(
+    asked: Result<Option<G>>,
+    [limit, other_limit]: [u64; 2],
+    client: &Client,
+    key: &str,
+) -> Result<Asked<G>> {
+    let conflict = match asked {
+        Err(error) if error.kind() == ErrorKind::Conflict => error,
+        asked => return asked.map(Asked::Done),
+    };
+    match client.inspect(key).await? {
+        Some(found) if found.limit == other_limit => Ok(Asked::OtherKind),
+        Some(found) if found.limit != limit => Err(conflict),
+        _ => Ok(Asked::Again),
     }
-    Ok(client.inspect(key).await?.is_none_or(|found| found.limit == limit))
 }
 
 async fn wait_until_free(client: &Client, key: &str, patience: Patience) -> Result<bool> {
