@@ -172,6 +172,18 @@ impl Scene {
         self.until_raw(key, |now| *now == RawState::default()).await
     }
 
+    /// Uses the store until it has nothing about the key any more: it may leave the sweeping of what is over
+    /// to its later users.
+    pub(crate) async fn until_swept(&self, key: &Key) -> Verdict {
+        let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;
+        while self.raw(key).await? != RawState::default() && Instant::now() < give_up {
+            let other = self.claim(&self.key(), 1, 1)?;
+            self.ask(&other).await?.granted()?;
+            self.release(&other).await?;
+        }
+        self.until_nothing_is_left(key).await
+    }
+
     /// Waits until the store's own account of a key is as it should be.
     pub(crate) async fn until_raw(&self, key: &Key, done: impl Fn(&RawState) -> bool) -> Verdict {
         let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, RawState, run};
+use leasehold_conformance::{Fixture, Hook, RawState, run};
 use leasehold_core::{Fut, Key, Memory, Store};
 
 fn main() -> ExitCode {
@@ -34,5 +34,9 @@ impl Fixture for InMemory {
 
     fn lease(&self) -> Duration {
         Duration::from_millis(300)
+    }
+
+    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+        Hook::Cannot("claims in memory end with the process")
     }
 }

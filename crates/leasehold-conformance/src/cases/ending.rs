@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::case::cases;
 use crate::fixture::RawState;
 use crate::scene::{GLANCE, LONG, Scene};
-use crate::verdict::{Expect, Stop, Verdict};
+use crate::verdict::{Expect, Verdict};
 
 cases!("ending":
     release_says_what_it_found,
@@ -24,9 +24,6 @@ cases!("ending":
     another_limit_is_no_conflict_once_the_holder_is_over,
     a_conflict_leaves_nothing_behind,
 );
-
-/// After so many uses a store has swept at the latest.
-const SWEPT_AFTER: usize = 2_000;
 
 async fn release_says_what_it_found(scene: Scene) -> Verdict {
     let key = scene.key();
@@ -127,16 +124,7 @@ async fn a_refusal_ends_by_itself(scene: Scene) -> Verdict {
     }
     assert!(start.elapsed() + scene.info().rounding >= scene.lease());
     scene.release(&claim).await?;
-    // A store may leave the sweeping to its later users, as long as it is done.
-    for _ in 0..SWEPT_AFTER {
-        if scene.raw(&key).await? == RawState::default() {
-            return Ok(());
-        }
-        let other = scene.claim(&scene.key(), 1, 1)?;
-        scene.ask(&other).await?.granted()?;
-        scene.release(&other).await?;
-    }
-    Err(Stop::fail("the mark is still there"))
+    scene.until_swept(&key).await
 }
 
 async fn releasing_more_than_once_frees_no_more_than_was_held(scene: Scene) -> Verdict {

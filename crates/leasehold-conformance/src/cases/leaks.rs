@@ -74,7 +74,7 @@ where
     cycles(client.clone(), key.clone()).await?;
     client.close().await?;
     drop(client);
-    scene.until_nothing_is_left(&key).await?;
+    scene.until_swept(&key).await?;
     Belongings::now().back_to(before).await
 }
 
@@ -129,7 +129,7 @@ async fn clients_leave_nothing(scene: Scene) -> Verdict {
             client.close().await?;
         }
         drop((guard, client));
-        scene.until_nothing_is_left(&key).await?;
+        scene.until_swept(&key).await?;
     }
     Belongings::now().back_to(before).await
 }
