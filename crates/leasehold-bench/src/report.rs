@@ -1,0 +1,95 @@
+//! The results: a table for people, JSON for machines.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::contest::{Effort, Figures, Result};
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The version of the crates.
+    pub leasehold: &'static str,
+    /// The version of SQLite.
+    pub sqlite: &'static str,
+    /// The processor.
+    pub processor: String,
+    /// How many of it this process may use.
+    pub cores: usize,
+    /// The kernel.
+    pub kernel: String,
+    /// How much was measured.
+    pub effort: Effort,
+    /// What was found.
+    pub results: Vec<Result>,
+}
+
+impl Report {
+    /// An empty report about this machine.
+    pub fn new(effort: Effort) -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Self {
+            leasehold: env!("CARGO_PKG_VERSION"),
+            sqlite: rusqlite::version(),
+            processor: model.map_or("unknown", |(_, name)| name).to_owned(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            effort,
+            results: Vec::new(),
+        }
+    }
+
+    /// For machines.
+    ///
+    /// # Errors
+    /// When a figure is not a number: nothing was measured.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "leasehold {}, SQLite {}, {} x {}, kernel {}; {} rounds of {:?} in turns\n\n",
+            self.leasehold,
+            self.sqlite,
+            self.cores,
+            self.processor,
+            self.kernel,
+            self.effort.rounds,
+            self.effort.round
+        );
+        let head = ["", "", "pairs/s", "best", "p50", "p99", "ours / peer"];
+        row(&mut text, head.map(str::to_owned));
+        for result in &self.results {
+            let name = format!("{}, {}", result.store, result.load);
+            let ratio = format!("{:.2} x (best {:.2})", result.ratio, result.ratio_of_best);
+            line(&mut text, name, &result.ours, ratio);
+            line(&mut text, String::new(), &result.peer, String::new());
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, name: String, figures: &Figures, ratio: String) {
+    let rate = |pairs: f64| format!("{pairs:.0}");
+    let (median, best) = (rate(figures.median), rate(figures.best));
+    let (p50, p99) = (time(figures.p50_ns), time(figures.p99_ns));
+    row(text, [name, figures.subject.to_owned(), median, best, p50, p99, ratio]);
+}
+
+fn row(text: &mut String, [name, subject, median, best, p50, p99, ratio]: [String; 7]) {
+    let line = format!("{name:<22}{subject:<34}{median:>10}{best:>10}{p50:>10}{p99:>10}  {ratio}");
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+fn time(nanos: u64) -> String {
+    match nanos {
+        0..10_000 => format!("{nanos} ns"),
+        10_000..10_000_000 => format!("{} us", nanos / 1_000),
+        _ => format!("{} ms", nanos / 1_000_000),
+    }
+}
