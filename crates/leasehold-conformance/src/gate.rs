@@ -16,7 +16,9 @@ pub enum Passing {
     Everything,
     /// Requests and their replies, but no notifications.
     NoNotifications,
-    /// Requests, but no replies: what was asked happens, and nobody hears of it.
+    /// Requests and notifications, but no replies: those that are under way come late.
+    LateReplies,
+    /// Requests, but no replies and no notifications: what was asked happens, and nobody hears of it.
     NoReplies,
     /// Nothing: requests wait in front of the gate, and are lost when their caller gives up.
     Nothing,
@@ -64,7 +66,7 @@ struct Notices {
 
 impl Notices {
     fn may_pass(&self) -> bool {
-        *self.passing.borrow() == Passing::Everything
+        matches!(*self.passing.borrow(), Passing::Everything | Passing::LateReplies)
     }
 }
 

@@ -8,6 +8,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -114,5 +115,16 @@ impl History {
     /// Everything so far, in order.
     pub fn events(&self) -> Vec<Event> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes the history to a temporary file, for a look at what went wrong.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn keep(&self) -> std::io::Result<PathBuf> {
+        let name = format!("leasehold-history-{}-{}.json", std::process::id(), now_plus(Duration::ZERO));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, serde_json::to_vec_pretty(&self.events())?)?;
+        Ok(path)
     }
 }

@@ -103,7 +103,11 @@ async fn contend(scene: &Scene, plan: Plan, work: impl Fn() -> Work) -> Verdict<
     let held = workers.join_all().await.into_iter().sum::<Verdict<u64>>()?;
     scene.until_raw(&key, |now| now.holders == 0 && now.waiters == 0).await?;
     let rules = Rules { limit: plan.limit, ordered: scene.info().ordered };
-    assert_eq!(check(&history.events(), rules), []);
+    let violations = check(&history.events(), rules);
+    if !violations.is_empty() {
+        let kept = history.keep();
+        return Err(Stop::fail(format_args!("{violations:?}; the history is in {kept:?}")));
+    }
     Ok((history, held))
 }
 

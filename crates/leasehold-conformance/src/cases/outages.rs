@@ -1,5 +1,6 @@
 //! Laws 4 to 8 while a store cannot be reached: the suite shuts a gate in front of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Client, Loss, Options, Released};
@@ -7,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
-use crate::scene::{SLACK, Scene};
+use crate::scene::{GLANCE, SLACK, Scene};
+use crate::spy::Spy;
 use crate::verdict::{Stop, Verdict};
 
 cases!("outages":
@@ -22,6 +24,7 @@ cases!("outages":
     an_acquire_that_failed_leaves_nothing_after_the_outage,
     a_release_whose_reply_was_lost_frees_the_key,
     a_guard_dropped_during_an_outage_frees_the_key_after_it,
+    a_late_reply_does_not_undo_a_promotion,
     close_ends_while_nothing_passes,
 );
 
@@ -201,6 +204,40 @@ async fn a_guard_dropped_during_an_outage_frees_the_key_after_it(scene: Scene) -
     gate.let_pass(Passing::Everything);
     // Long before its lease: the release goes on.
     scene.until_raw(&key, |now| now.holders == 0).await
+}
+
+async fn a_late_reply_does_not_undo_a_promotion(scene: Scene) -> Verdict {
+    scene.needs_pushes()?;
+    let key = scene.key();
+    let (spy, counts) = Spy::counting(scene.fixture.store().await?);
+    let gate = Gate::new(Arc::new(spy));
+    let client = Client::builder().call_timeout(AMPLE).connect(gate.clone()).await?;
+    let holder = client.mutex(key.as_str()).acquire().await?;
+    let lock = client.mutex(key.as_str());
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    scene.until_raw(&key, |now| now.waiters == 1).await?;
+
+    // The waiter asks how it stands; the store says "waiting", and that reply takes its time.
+    gate.let_pass(Passing::LateReplies);
+    let asked = counts.renewals();
+    let limit = Instant::now() + SLACK;
+    while counts.renewals() == asked {
+        assert!(Instant::now() < limit, "the waiter never looked");
+        tokio::time::sleep(GLANCE).await;
+    }
+    // Meanwhile it is promoted, and told so before the reply comes.
+    let releasing = tokio::spawn(holder.release());
+    scene.until_raw(&key, |now| (now.holders, now.waiters) == (1, 0)).await?;
+    let told = tokio::time::timeout(SLACK, waiting).await;
+    gate.let_pass(Passing::Everything);
+    let told = told.map_err(|_| Stop::skip("no notification says so much that the waiter could go on"))?;
+    let guard = told.map_err(Stop::fail)??;
+    soon(releasing).await?.map_err(Stop::fail)??;
+
+    let lost = tokio::time::timeout(CALL, guard.lost()).await;
+    assert!(lost.is_err(), "an old reply ended a new hold: {lost:?}");
+    assert_eq!(guard.release().await?, Released::Held);
+    Ok(())
 }
 
 async fn close_ends_while_nothing_passes(scene: Scene) -> Verdict {
