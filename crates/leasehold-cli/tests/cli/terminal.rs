@@ -45,6 +45,16 @@ fn the_program_reads_from_the_terminal() {
 }
 
 #[test]
+fn the_program_is_in_the_foreground_from_its_first_instruction() {
+    let place = Place::new();
+    // Its group, and the group in the foreground of its terminal.
+    let pty =
+        place.script("$L run k -- sh -c 'set -- $(cut -d\" \" -f5,8 /proc/$$/stat); echo same-$(($1 - $2))'");
+    pty.wait_for("same-0");
+    assert_eq!(code(&pty.finish()), 0);
+}
+
+#[test]
 fn the_terminal_is_given_back() {
     let place = Place::new();
     for run in [
