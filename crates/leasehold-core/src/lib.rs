@@ -17,6 +17,7 @@
 //! Programs depend on the crate `leasehold`, which re-exports this one and opens stores by URL. Stores depend
 //! on this crate, and prove themselves with `leasehold-conformance`.
 
+pub mod blocking;
 mod book;
 mod capability;
 mod claim;
@@ -31,6 +32,7 @@ mod job;
 mod keeper;
 mod key;
 mod latch;
+pub mod layers;
 mod memory;
 mod multi;
 mod mutex;

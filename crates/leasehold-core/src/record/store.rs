@@ -190,7 +190,9 @@ impl<R: Records> Store for RecordStore<R> {
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
         Box::pin(async move {
             self.records.open(inbox, wakes.clone()).await?;
-            self.inboxes().insert(inbox, wakes);
+            let mut inboxes = self.inboxes();
+            inboxes.retain(|_, wakes| !wakes.is_gone());
+            inboxes.insert(inbox, wakes);
             Ok(())
         })
     }

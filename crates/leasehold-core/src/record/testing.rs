@@ -128,7 +128,9 @@ impl Records for MapRecords {
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
-        self.lock().inboxes.insert(inbox, wakes);
+        let mut map = self.lock();
+        map.inboxes.retain(|_, wakes| !wakes.is_gone());
+        map.inboxes.insert(inbox, wakes);
         Box::pin(std::future::ready(Ok(())))
     }
 
