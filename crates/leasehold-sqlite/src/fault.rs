@@ -10,6 +10,8 @@ pub(crate) enum Stop {
     Busy,
     /// It must be committed durably: nothing happened, do it again in that mode.
     NeedsSync,
+    /// The file was deleted or replaced: nothing happened, open it again.
+    Moved,
     /// It was undone; the caller is told why.
     Failed(Error),
     /// The commit itself failed: it may or may not survive.
@@ -22,6 +24,7 @@ impl Stop {
         match self {
             Self::Busy => Self::Busy,
             Self::NeedsSync => Self::NeedsSync,
+            Self::Moved => Self::Moved,
             Self::Failed(error) => Self::Failed(Error::new(error.kind(), error.to_string())),
             Self::Unknown(cause) => Self::Unknown(cause.clone()),
         }
@@ -34,6 +37,10 @@ impl Stop {
             Self::Unknown(cause) => {
                 let message = "the disk failed during a commit, ask again for how the claim stands";
                 Error::new(ErrorKind::Indeterminate, message).at("sqlite").because(cause)
+            }
+            Self::Moved => {
+                let message = "the lock file was deleted or replaced while in use: try again on the new one";
+                Error::new(ErrorKind::Unavailable, message).at("sqlite")
             }
             Self::Busy | Self::NeedsSync => {
                 let message =

@@ -10,7 +10,7 @@ use leasehold_core::{Error, ErrorKind};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::fault::{Stop, explain};
-use crate::location;
+use crate::location::{self, Identity};
 use crate::settings::{Settings, SyncMode};
 
 /// Marks our files: "Lshd".
@@ -21,12 +21,12 @@ const VERSION: i64 = 1;
 /// four times.
 const PAGE_SIZE: i64 = 2048;
 /// The log is cut back to this when it starts again after it grew beyond the usual.
-const LOG_BYTES: i64 = 16 << 20;
+const LOG_BYTES: i64 = 8 << 20;
 /// More than we have statements.
 const STATEMENTS: usize = 48;
 
 /// Opens the file without looking into it.
-pub(crate) fn open(path: &Path) -> Result<Connection, Stop> {
+pub(crate) fn open(path: &Path) -> Result<(Connection, Identity), Stop> {
     // Creating a file closes a descriptor of it, which would drop the locks of a connection that another
     // thread opens at this moment.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -41,13 +41,14 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Stop> {
     // Waiting is ours: only the thread may, and with jitter.
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(connection)
+    Ok((connection, Identity::of(path)))
 }
 
 /// Checks that the file is ours and creates what it needs. Repeatable: `Busy` means again.
 pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> {
-    // Before anything is changed: the file may be somebody else's.
-    is_new(connection)?;
+    // Before anything is changed: the file may be somebody else's. In a transaction, because another process
+    // may be creating it.
+    is_new(&connection.transaction()?)?;
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {

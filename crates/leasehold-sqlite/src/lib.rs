@@ -8,6 +8,7 @@ mod format;
 mod job;
 mod ledger;
 mod location;
+mod office;
 mod settings;
 mod step;
 mod store;

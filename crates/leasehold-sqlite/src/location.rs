@@ -147,6 +147,39 @@ fn create(path: &Path) -> Result<()> {
     }
 }
 
+/// Which file a path led to.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    path: PathBuf,
+    file: Option<(u64, u64)>,
+}
+
+impl Identity {
+    pub(crate) fn of(path: PathBuf) -> Self {
+        let file = device_and_inode(&path);
+        Self { path, file }
+    }
+
+    /// Whether the path leads elsewhere now. The number of a file that is open is not given to another.
+    pub(crate) fn has_moved(&self) -> bool {
+        device_and_inode(&self.path) != self.file
+    }
+}
+
+/// What a file is called whatever its path; `None` where files have no such number.
+pub(crate) fn device_and_inode(path: &Path) -> Option<(u64, u64)> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 fn refused(path: &Path, problem: &str, cause: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     let (kind, way_out) = match cause.kind() {

@@ -8,10 +8,13 @@ use crate::fault::{Stop, explain};
 use crate::fence::Fence;
 use crate::format;
 use crate::ledger::Rows;
+use crate::location::Identity;
 use crate::settings::{Settings, SyncMode};
 
 /// How many rows one sweep looks at.
 const SWEPT: i64 = 500;
+/// After how many commits the log should be looked at and dead keys swept.
+const TIDY_EVERY: u64 = 256;
 
 /// What a step is allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +41,14 @@ pub(crate) struct Desk {
     settings: Settings,
     /// Whether the file was once seen under our epoch. If it is under another one later, both are alive.
     joined: bool,
+    file: Identity,
+    /// Since the last tidying.
     commits: u64,
 }
 
 impl Desk {
-    pub(crate) fn new(connection: Connection, settings: Settings) -> Self {
-        Self { connection, settings, joined: false, commits: 0 }
+    pub(crate) fn new(connection: Connection, file: Identity, settings: Settings) -> Self {
+        Self { connection, settings, joined: false, file, commits: 0 }
     }
 
     /// Whether the file was seen under our clock.
@@ -51,9 +56,17 @@ impl Desk {
         self.joined
     }
 
-    /// How many steps that may have written were committed.
-    pub(crate) fn commits(&self) -> u64 {
-        self.commits
+    /// Whether the path leads to another file by now. In ours we are alone.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.file.has_moved()
+    }
+
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.commits >= TIDY_EVERY
+    }
+
+    pub(crate) fn note_tidied(&mut self) {
+        self.commits = 0;
     }
 
     /// Runs `body` in a transaction, completely or not at all.
@@ -89,6 +102,9 @@ impl Desk {
         mode: Mode,
         body: impl FnOnce(&mut Step<'_>) -> Result<T>,
     ) -> Result<(T, Notices), Stop> {
+        if mode != Mode::Read && self.has_moved() {
+            return Err(Stop::Moved);
+        }
         let begin = if mode == Mode::Read { "BEGIN" } else { "BEGIN IMMEDIATE" };
         self.connection.prepare_cached(begin)?.execute([])?;
         // Read after the lock is ours, so that times in the file never run backwards.

@@ -1,4 +1,5 @@
 //! The file: who may use it, whose it is, and what is left of it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod support;
 
@@ -6,9 +7,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use leasehold_core::{Error, ErrorKind, Store};
-use leasehold_sqlite::{Settings, Sqlite};
-use support::{Place, begin, claim};
+use leasehold_core::{Answer, Error, ErrorKind, Store};
+use leasehold_sqlite::{Settings, Sqlite, SyncMode};
+use support::{Place, begin, claim, token};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -165,4 +166,36 @@ async fn a_store_that_could_not_be_opened_can_be_used_once_the_cause_is_gone() {
     begin(&store).await.unwrap_err();
     fs::remove_dir(place.path()).unwrap();
     begin(&store).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_in_a_deleted_file_is_gone_and_not_beside_the_holds_of_the_next() {
+    let place = Place::new();
+    let (old, holder) = (place.store(Settings::new()).await, claim("a"));
+    token(old.claim(&holder).await.unwrap());
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(place.path().with_file_name(format!("locks.db{suffix}"))).unwrap();
+    }
+    let new = place.store(Settings::new()).await;
+    token(new.claim(&claim("a")).await.unwrap());
+    assert_eq!(old.renew(&[holder]).await.unwrap(), [Answer::Gone]);
+    assert!(matches!(old.claim(&claim("a")).await.unwrap(), Answer::Waiting(_)));
+}
+
+#[tokio::test]
+async fn the_log_stays_short_however_much_is_written() {
+    for sync in [SyncMode::Normal, SyncMode::Full] {
+        let place = Place::new();
+        let store = place.store(Settings::new().sync(sync)).await;
+        let log = place.path().with_file_name("locks.db-wal");
+        let mut longest = 0;
+        for _ in 0..3_000 {
+            let claim = claim("a");
+            store.claim(&claim).await.unwrap();
+            store.release(&claim, None).await.unwrap();
+            longest = longest.max(fs::metadata(&log).unwrap().len());
+        }
+        // 6,000 commits of at least one page are 12 MB.
+        assert!(longest < 8 << 20, "the log has {longest} bytes");
+    }
 }

@@ -63,10 +63,7 @@ fn start(path: &Path, counter: &Path, increments: u64) -> std::io::Result<Child>
 async fn increment(path: &str, counter: &str, increments: u64) -> ExitCode {
     match add(path, counter, increments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -1,4 +1,5 @@
 //! The store seen through its trait: names, wake-ups, numbers, cleaning up.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod support;
 

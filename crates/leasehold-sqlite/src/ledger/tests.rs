@@ -96,13 +96,13 @@ impl Pair {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(Hand::default());
         let settings = Settings::new().clock(clock.clone());
-        let mut connection = format::open(&directory.path().join("locks.db")).unwrap();
+        let (mut connection, file) = format::open(&directory.path().join("locks.db")).unwrap();
         format::install(&mut connection, &settings).unwrap();
         connection.execute("UPDATE leasehold SET last = ?1 WHERE key = x''", [BASE.cast_signed()]).unwrap();
         Self {
             key: Key::new("k").unwrap(),
             clock,
-            desk: Desk::new(connection, settings),
+            desk: Desk::new(connection, file, settings),
             _directory: directory,
             book: Book::default(),
             fence: Fence::above(BASE),

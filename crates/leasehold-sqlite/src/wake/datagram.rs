@@ -1,7 +1,5 @@
 //! Datagrams between the processes of this machine.
 
-use std::fs;
-use std::os::linux::fs::MetadataExt;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
@@ -10,6 +8,8 @@ use std::sync::{OnceLock, Weak};
 use leasehold_core::{Inbox, Key, Wake};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
+
+use crate::location::device_and_inode;
 
 /// Sends, and knows what addresses on this file look like.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ impl Drop for Listener {
 
 impl Post {
     pub(super) fn set_file(&self, file: &Path) {
-        if let Ok(found) = fs::metadata(file) {
-            self.file.get_or_init(|| (found.st_dev(), found.st_ino()));
+        if let Some(file) = device_and_inode(file) {
+            self.file.get_or_init(|| file);
         }
     }
 

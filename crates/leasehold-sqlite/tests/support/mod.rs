@@ -1,5 +1,6 @@
 //! What the tests of this crate share.
 #![allow(dead_code, reason = "every test file uses some of it")]
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "only tests see it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
