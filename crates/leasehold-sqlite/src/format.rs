@@ -48,7 +48,9 @@ pub(crate) fn open(path: &Path) -> Result<(Connection, Identity), Stop> {
 pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> {
     // Before anything is changed: the file may be somebody else's. In a transaction, because another process
     // may be creating it.
-    is_new(&connection.transaction()?)?;
+    let look = connection.transaction()?;
+    is_new(&look)?;
+    look.finish()?;
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
