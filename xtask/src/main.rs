@@ -27,21 +27,18 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test", options @ ..] => suite::Options::parse(options).and_then(|options| suite::run(&options)),
-        ["tidy"] => tidy::run(),
-        ["matrix"] => cargo::matrix(&[]),
-        ["matrix", "--check"] => cargo::matrix(&["--check"]),
+        ["tidy"] => tidy::run().map(|()| ExitCode::SUCCESS),
+        ["matrix"] => cargo::matrix(&[]).map(|()| ExitCode::SUCCESS),
+        ["matrix", "--check"] => cargo::matrix(&["--check"]).map(|()| ExitCode::SUCCESS),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         [] => Err(USAGE.to_owned()),
         _ => Err(format!("cannot do `{}`\n{USAGE}", words.join(" "))),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("xtask: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|problem| {
+        eprintln!("xtask: {problem}");
+        ExitCode::FAILURE
+    })
 }

@@ -1,7 +1,7 @@
 //! Running every test and counting them, whichever harness they run on.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::{cargo, servers};
 
@@ -31,8 +31,8 @@ impl Options {
     }
 }
 
-/// Runs the suite; an error when anything failed, or when nothing ran.
-pub(crate) fn run(options: &Options) -> Result<(), String> {
+/// Runs the suite. Its last line is the tally; a failure when any test failed, or when none ran.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     servers::provide(&options.allow_missing)?;
     let mut cargo = cargo::command();
     // All features, as the lints and the documentation are built: one set of artefacts serves them all.
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     let tally = stream(cargo, &mut std::io::stdout().lock())?;
     println!("{tally}");
-    if tally.failed > 0 || tally.passed == 0 { Err("the tests did not pass".to_owned()) } else { Ok(()) }
+    Ok(if tally.failed > 0 || tally.passed == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Passes the output on, line by line, and counts what it reports.
