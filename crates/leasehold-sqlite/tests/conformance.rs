@@ -32,7 +32,8 @@ impl Database {
 
     /// Reads the file itself, with nothing of the store in between.
     fn read(&self, key: &Key) -> rusqlite::Result<RawState> {
-        const CLAIMS: &str = "SELECT count(*) FILTER (WHERE held > 0), coalesce(sum(held), 0), count(turn), count(*)
+        const CLAIMS: &str =
+            "SELECT count(*) FILTER (WHERE held > 0), coalesce(sum(held), 0), count(turn), count(*)
             FROM leasehold WHERE key = ?1 AND id <> x''";
         const HEADS_AND_MARKS: &str = "SELECT count(*) FROM leasehold
             WHERE (key = ?1 AND id = x'') OR (key = x'' AND id <> x'')";
