@@ -82,8 +82,19 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order of the README's matrix.
-    pub const ALL: &'static [Self] =
-        &[Self::Mutex, Self::RwLock, Self::Upgrade, Self::Semaphore, Self::Resize, Self::List, Self::Evict];
+    pub const ALL: &'static [Self] = &[
+        Self::Mutex,
+        Self::RwLock,
+        Self::Upgrade,
+        Self::Semaphore,
+        Self::Resize,
+        Self::Latch,
+        Self::Election,
+        Self::Job,
+        Self::HandOver,
+        Self::List,
+        Self::Evict,
+    ];
 
     /// What the store must be able to do: the table.
     pub fn needs(self) -> &'static [Capability] {

@@ -84,12 +84,17 @@ impl Job {
     /// [`try_acquire`](Request::try_acquire).
     pub async fn run<T, F: Future<Output = T>>(&self, work: impl FnOnce(u64) -> F) -> Result<Run<T>> {
         let Some(guard) = self.start().await? else {
-            let now = self.client.inspect(&self.key).await?;
-            return Ok(Run::Skipped(now.and_then(|now| now.holders.into_iter().next())));
+            return self.skipped().await;
         };
         let done = guard.run(work(guard.token())).await?;
         guard.release().await?;
         Ok(Run::Ran(done))
+    }
+
+    /// Who runs it instead.
+    pub(crate) async fn skipped<T>(&self) -> Result<Run<T>> {
+        let now = self.client.inspect(&self.key).await?;
+        Ok(Run::Skipped(now.and_then(|now| now.holders.into_iter().next())))
     }
 
     /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
