@@ -62,9 +62,14 @@ impl Subject for QueuedSqlite {
 
 fn open(path: &Path) -> Outcome<Connection> {
     let connection = Connection::open(path)?;
+    // The store's own settings, down to the length of the log. The store's checkpoints are made by its
+    // thread; here they happen inside the commit that finds the log too long.
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL;
+        "PRAGMA page_size = 2048;
+         PRAGMA journal_mode = WAL;
          PRAGMA synchronous = NORMAL;
+         PRAGMA wal_autocheckpoint = 2000;
+         PRAGMA journal_size_limit = 8388608;
          CREATE TABLE lock (name TEXT PRIMARY KEY, holder INTEGER NOT NULL) WITHOUT ROWID;",
     )?;
     Ok(connection)
