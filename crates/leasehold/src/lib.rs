@@ -22,7 +22,7 @@
 //! writing after its lease is over: hand [`Guard::token`] to whatever you write to, and let that refuse
 //! smaller ones.
 //!
-//! Everything but [`connect`], [`open`] and [`redact`] comes from `leasehold-core`, where stores are written
+//! Everything but [`connect()`], [`open()`] and [`redact()`] comes from `leasehold-core`, which stores are written
 //! against.
 
 mod connect;

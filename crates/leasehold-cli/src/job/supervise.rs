@@ -59,31 +59,30 @@ impl Supervisor<'_> {
         let since = BootClock.now();
         let lease = Lease { full: self.guard.valid_for() > PATIENCE, since, length: self.lease };
         let mut kill_at = since;
-        loop {
+        let ended = loop {
             if self.guard.is_valid() {
                 kill_at = self.report(&lease);
             }
             tokio::select! {
                 biased;
                 change = self.job.change() => match change? {
-                    Change::Ended(exit) if self.guard.is_valid() => return Ok(self.ended(exit)),
-                    Change::Ended(_) => {}
-                    Change::Stopped(signal) => {
-                        self.stopped(signal).await?;
-                        continue;
-                    }
+                    Change::Ended(exit) => break Some(exit),
+                    Change::Stopped(signal) => self.stopped(signal).await?,
                 },
-                _ = self.guard.lost() => {}
-                signal = self.incoming.next() => {
-                    self.pass_on(signal).await?;
-                    continue;
-                }
-                () = sleep(lease.now() / REPORTS) => continue,
+                _ = self.guard.lost() => break None,
+                signal = self.incoming.next() => self.pass_on(signal).await?,
+                () = sleep(lease.now() / REPORTS) => {}
             }
-            let loss = self.guard.lost().await;
-            let rest = lease.now().mul_f64(RUNNER_KILLS).min(kill_at.since(BootClock.now())).min(self.grace);
-            self.end_group(rest).await;
-            return Ok(End::Lost(loss));
+        };
+        match ended {
+            Some(exit) if self.guard.is_valid() => Ok(self.ended(exit)),
+            _ => {
+                let loss = self.guard.lost().await;
+                let rest = lease.now().mul_f64(RUNNER_KILLS).min(kill_at.since(BootClock.now()));
+                let rest = rest.min(self.grace);
+                self.end_group(rest).await;
+                Ok(End::Lost(loss))
+            }
         }
     }
 
