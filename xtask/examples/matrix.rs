@@ -63,7 +63,7 @@ fn table(stores: &[Info]) -> String {
     table += &row("[tokens](docs/safety.md#tokens) rise", &|info| {
         match info.tokens {
             TokenStrength::Durable => "for ever",
-            TokenStrength::ClockBound => "as far as the clock is right",
+            TokenStrength::ClockBound => "while its data lasts, then by the clock",
             TokenStrength::Process => "while the process lives",
         }
         .to_owned()
