@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Client, Loss, Options, Released};
+use leasehold_core::{Client, Loss, Options, Released, WHOLE};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -119,7 +119,7 @@ async fn a_waiter_keeps_its_place_through_an_outage(scene: Scene) -> Verdict {
     let waiting = tokio::spawn(async move { lock.acquire().await });
     scene.until_raw(&key, |now| now.waiters == 1).await?;
     gate.let_pass(Passing::Nothing);
-    let later = scene.claim(&key, 1, 1)?;
+    let later = scene.claim(&key, WHOLE, WHOLE)?;
     scene.store.claim(&later).await?;
     tokio::time::sleep(CALL * 2).await;
     gate.let_pass(Passing::Everything);

@@ -46,6 +46,8 @@ pub(super) struct Entry {
     pub(super) renewal: Renewal,
     pub(super) phase: Phase,
     pub(super) seat: u64,
+    /// When a promotion said that it holds: replies to what was asked before say nothing about it.
+    pub(super) promoted_at: Option<Moment>,
     /// Its full lease has started: a fixed one needs no more renewals.
     pub(super) full: bool,
 }
@@ -94,7 +96,8 @@ impl Tables {
         self.leases.entry(lease).or_insert_with(Lease::new).claims.push(id);
         self.by_key.entry(claim.key.clone()).or_default().push(id);
         self.asked += 1;
-        let entry = Entry { claim, hold, renewal, phase: Phase::Asked, seat: 0, full: false };
+        let entry =
+            Entry { claim, hold, renewal, phase: Phase::Asked, seat: 0, promoted_at: None, full: false };
         self.entries.insert(id, entry);
     }
 
@@ -138,6 +141,12 @@ impl Tables {
             Answer::Waiting(place)
                 if place.held == 0 && matches!(entry.phase, Phase::Promoted(_) | Phase::Held) =>
             {
+                if entry.promoted_at.is_some_and(|at| sent <= at) {
+                    // Asked before the promotion, answered before it, and overtaken by the news of it: look again.
+                    let key = entry.claim.clone();
+                    self.look_at(self.lease_key(&key), now);
+                    return Stand::Held;
+                }
                 // The store has forgotten our grant: what we hold is nobody's.
                 self.end(id, Loss::Gone);
                 Stand::Gone
@@ -245,6 +254,9 @@ impl Tables {
             Some(at) if hold.grant(promotion.token, promotion.units, at) => {
                 if first {
                     self.set_phase(&id, Phase::Promoted(now), false);
+                }
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.promoted_at = Some(now);
                 }
                 self.attend(&id, now);
                 Stand::Held
