@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Capability {
-    /// Limits above one, and claims of several units.
+    /// Claims for a part of the limit; without it every claim is for the whole.
     Units,
     /// A queue of its own: `Waiting` answers, order, waiters in `inspect`.
     Queue,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
-/// The limit of a resource whose claims only ever take "some" or "all" of it: a read-write lock.
+/// The limit of a lock: a writer (and a mutex) takes all of it, a reader one unit.
 ///
 /// Below 2^53, so that scripting languages with only doubles count it exactly.
 pub const WHOLE: u64 = 1 << 52;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::Stream;
 
 use crate::capability::Feature;
-use crate::claim::{Answer, Change, Released, Units};
+use crate::claim::{Answer, Change, Released, Units, WHOLE};
 use crate::client::Client;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -57,7 +57,7 @@ impl Election {
 
     /// What to acquire to lead, publishing `value`: `acquire`, `try_acquire` and `acquire_within` as everywhere.
     pub fn candidate(&self, value: impl AsRef<[u8]>) -> Request<Leader> {
-        let request = Request::new(&self.client, &self.key, 1, Units::Exactly(1), Feature::Election);
+        let request = Request::new(&self.client, &self.key, WHOLE, Units::Exactly(WHOLE), Feature::Election);
         request.with(self.options.clone()).value(value.as_ref())
     }
 

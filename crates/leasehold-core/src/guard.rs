@@ -80,7 +80,7 @@ impl Guard {
         &self.0.claim.key
     }
 
-    /// How many units are held: 1 of a mutex, the permits of a semaphore.
+    /// How many units are held: the permits of a semaphore; of a lock, all it has or a reader's share.
     pub fn units(&self) -> u64 {
         self.0.hold.units()
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::capability::Feature;
-use crate::claim::Units;
+use crate::claim::{Units, WHOLE};
 use crate::client::Client;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -103,7 +103,8 @@ impl Job {
     /// As [`Request::try_acquire`].
     pub async fn start(&self) -> Result<Option<Guard>> {
         let options = Options { label: self.label.as_deref().map(Into::into), ..Options::new() };
-        let request: Request = Request::new(&self.client, &self.key, 1, Units::Exactly(1), Feature::Job);
+        let request: Request =
+            Request::new(&self.client, &self.key, WHOLE, Units::Exactly(WHOLE), Feature::Job);
         let guard = request.with(options.fixed(self.at_most)).try_acquire().await?;
         if let Some(guard) = &guard {
             guard.keep_until(guard.now() + self.at_least);

@@ -1,9 +1,9 @@
-//! One holder at a time: one unit of one.
+//! One holder at a time: all units of a lock.
 
 use std::time::Duration;
 
 use crate::capability::Feature;
-use crate::claim::Units;
+use crate::claim::{Units, WHOLE};
 use crate::client::Client;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -13,6 +13,7 @@ use crate::request::Request;
 /// An exclusive lock on a key.
 ///
 /// - **Fair**: first come, first served; [`Options::barging`] is the way past the queue.
+/// - **The writer's side** of the [`RwLock`](crate::RwLock) with the same key: the two exclude each other as expected.
 /// - **Not re-entrant**: who acquires it twice waits for itself.
 /// - **On loss** the guard's [`lost`](Guard::lost) fires before anybody else can be granted the key (within
 ///   what the store promises; see `docs/safety.md`).
@@ -36,7 +37,7 @@ pub struct Mutex(pub(crate) Request);
 
 impl Mutex {
     pub(crate) fn new(client: &Client, key: &str) -> Self {
-        Self(Request::new(client, key, 1, Units::Exactly(1), Feature::Mutex))
+        Self(Request::new(client, key, WHOLE, Units::Exactly(WHOLE), Feature::Mutex))
     }
 
     /// Uses these options instead of the client's defaults.
