@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{ErrorKind, Options, Released};
+use leasehold_core::{Capability, ErrorKind, Loss, Options, Released};
 use tokio::time::Instant;
 
 use crate::case::viewed_cases;
@@ -17,7 +17,7 @@ viewed_cases!(
     acquire_within_gives_none_and_leaves_no_place,
     acquire_within_succeeds_when_it_comes_free_in_time,
     waiters_get_it_in_order_of_arrival,
-    barging_passes_those_who_wait_only_when_it_is_free,
+    barging_does_not_take_what_is_held,
     tokens_rise_from_holder_to_holder,
     release_says_that_it_held,
     a_dropped_guard_frees_the_key,
@@ -120,7 +120,7 @@ async fn waiters_get_it_in_order_of_arrival(stage: Stage) -> Verdict {
     Ok(())
 }
 
-async fn barging_passes_those_who_wait_only_when_it_is_free(stage: Stage) -> Verdict {
+async fn barging_does_not_take_what_is_held(stage: Stage) -> Verdict {
     stage.scene.needs_order()?;
     let held = stage.new_lock().await?.acquire().await?;
     let waiter = queue_up(&stage, stage.new_lock().await?, 1).await?;
@@ -164,19 +164,19 @@ async fn a_guard_dropped_outside_of_a_runtime_frees_the_key(stage: Stage) -> Ver
 }
 
 async fn an_evicted_guard_is_lost_and_says_why(stage: Stage) -> Verdict {
-    stage.scene.needs(leasehold_core::Capability::Evict)?;
+    stage.scene.needs(Capability::Evict)?;
     let options = Options::new().lease(stage.scene.lease());
     let held = stage.new_lock().await?.with(options).acquire().await?;
     assert!(stage.client().await?.evict(stage.key.as_str(), held.token()).await?);
     let loss = tokio::time::timeout(stage.scene.lease() + SLACK, held.lost()).await;
-    assert_eq!(loss.ok(), Some(leasehold_core::Loss::Gone));
+    assert_eq!(loss.ok(), Some(Loss::Gone));
     assert!(!held.is_valid() && held.valid_for().is_zero());
     assert_eq!(held.release().await?, Released::Gone);
     Ok(())
 }
 
 async fn an_evicted_guard_cannot_hurt_the_next_holder(stage: Stage) -> Verdict {
-    stage.scene.needs(leasehold_core::Capability::Evict)?;
+    stage.scene.needs(Capability::Evict)?;
     let old = stage.new_lock().await?.acquire().await?;
     assert!(stage.client().await?.evict(stage.key.as_str(), old.token()).await?);
     let new = stage.new_lock().await?.acquire().await?;
@@ -202,7 +202,7 @@ async fn the_loser_knows_before_the_next_one_holds(stage: Stage) -> Verdict {
     let second = stage.new_lock().await?.acquire().await?;
     assert!(!first.is_valid(), "two valid guards");
     assert!(second.token() > first.token());
-    assert_eq!(first.lost().await, leasehold_core::Loss::Expired);
+    assert_eq!(first.lost().await, Loss::Expired);
     Ok(())
 }
 
@@ -220,7 +220,7 @@ async fn close_frees_the_key_and_ends_the_guard(stage: Stage) -> Verdict {
     client.close().await?;
     assert_eq!(stage.crowd().await?, (0, 0));
     assert!(!held.is_valid());
-    assert_eq!(held.lost().await, leasehold_core::Loss::Closed);
+    assert_eq!(held.lost().await, Loss::Closed);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::verdict::{Expect, Verdict};
 cases!("sight":
     a_free_key_shows_nobody,
     inspect_shows_who_holds_and_who_waits,
+    inspect_shows_who_stands_before_whom,
     inspect_shows_how_long,
     inspect_changes_nothing,
     the_secret_is_shown_to_nobody,
@@ -50,6 +51,19 @@ async fn inspect_shows_who_holds_and_who_waits(scene: Scene) -> Verdict {
     assert_eq!(holders, expected);
     let waiters: Vec<_> = seen.waiters.iter().map(|w| (w.seat, w.units, w.label.as_str())).collect();
     assert_eq!(waiters, [(third.seat, 3, "job \u{1f512}"), (fourth.seat, 1, "")]);
+    Ok(())
+}
+
+async fn inspect_shows_who_stands_before_whom(scene: Scene) -> Verdict {
+    scene.needs_order()?;
+    let key = scene.key();
+    let holder = scene.ask(&scene.claim(&key, 1, 1)?).await?.granted()?;
+    let first = scene.ask(&scene.claim(&key, 1, 1)?).await?.waiting()?;
+    let second = scene.ask(&scene.claim(&key, 1, 1)?).await?.waiting()?;
+    let seen = scene.inspect(&key).await?.expect("three claims are on it");
+    let (holders, waiters) = seen.blockers(second.seat);
+    assert_eq!(holders.iter().map(|holder| holder.token).collect::<Vec<_>>(), [holder.token]);
+    assert_eq!(waiters.iter().map(|waiter| waiter.seat).collect::<Vec<_>>(), [first.seat]);
     Ok(())
 }
 
