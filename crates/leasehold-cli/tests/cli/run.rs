@@ -89,7 +89,7 @@ fn an_exclusive_run_keeps_shared_ones_out() {
     let place = Place::new();
     let holder = place.hold("run k");
     place.expect("run --try --shared k -- true", 75);
-    place.expect("run --wait 50ms --shared k -- true", 75);
+    place.expect("run --wait 500ms --shared k -- true", 75);
     let mut reader = place.leasehold("run --shared k -- true").spawn().unwrap();
     holder.signal(Signal::TERM);
     holder.finish();

@@ -116,7 +116,7 @@ fn busy_is_75() {
     let _holder = place.hold("run k");
     let output = place.leasehold("run --try k -- touch ran").output().unwrap();
     assert_eq!((code(&output), text(&output.stderr)), (75, "leasehold: \"k\" is busy\n"));
-    place.expect("run --wait 50ms k -- touch ran", 75);
+    place.expect("run --wait 500ms k -- touch ran", 75);
     assert!(!place.path("ran").exists());
 }
 

@@ -4,6 +4,8 @@
 
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::pty::Pty;
 use super::util::{Place, code, eventually, wait_until_dead};
 
@@ -71,6 +73,21 @@ fn the_terminal_is_given_back() {
 }
 
 #[test]
+fn the_guardian_gives_the_terminal_back_when_the_runner_cannot() {
+    let place = Place::new();
+    let program = "sh -c 'echo $PPID >r.new; mv r.new runner; exec sleep 60'";
+    let own_turn = r#"set -- $(cut -d" " -f5,8 /proc/$$/stat); [ $1 = $2 ]"#;
+    let after = format!("until {own_turn}; do :; done; echo next-$((1+1)); read x; echo got-$x");
+    let mut pty = place.script(&format!("$L run k -- {program}; {after}"));
+    let runner = Pid::from_raw(place.number_in("runner")).unwrap();
+    kill_process(runner, Signal::KILL).unwrap();
+    pty.wait_for("next-2");
+    pty.type_in("hello\n");
+    pty.wait_for("got-hello");
+    pty.finish();
+}
+
+#[test]
 fn ctrl_c_ends_the_program_with_130() {
     let place = Place::new();
     let mut run = place.leasehold("run k -- sh -c");
@@ -109,6 +126,22 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     pty.type_in("fg\n");
     pty.type_in("hello\n");
     pty.wait_for("got-hello");
+    pty.exit();
+}
+
+#[test]
+fn ctrl_z_while_waiting_and_fg_goes_on_waiting() {
+    let place = Place::new();
+    let holder = place.hold("run k");
+    let mut pty = place.shell();
+    pty.type_in("$L run k -- echo mine-$((1+1))\n");
+    place.wait_for_waiters("k", 1);
+    pty.type_in(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.type_in("fg\n");
+    holder.signal(Signal::TERM);
+    holder.finish();
+    pty.wait_for("mine-2");
     pty.exit();
 }
 
@@ -191,7 +224,7 @@ fn ctrl_c_in_a_pipeline_is_forwarded() {
 fn ctrl_z_in_a_pipeline_stops_the_program_too() {
     let place = Place::new();
     let mut pty = place.shell();
-    let program = "sh -c 'echo $$ >p.new; mv p.new program; while :; do sleep 0.01; done'";
+    let program = "sh -c 'echo $$ >p.new; mv p.new program; exec sleep 60'";
     pty.type_in(&format!("$L run k -- {program} | cat\n"));
     let program = place.number_in("program");
     pty.type_in(CTRL_Z);
