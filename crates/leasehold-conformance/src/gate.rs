@@ -16,8 +16,8 @@ pub enum Passing {
     Everything,
     /// Requests and their replies, but no notifications.
     NoNotifications,
-    /// Requests and notifications, but no replies: those that are under way come late.
-    LateReplies,
+    /// Everything but the replies to renewals: those come late.
+    LateRenewals,
     /// Requests, but no replies and no notifications: what was asked happens, and nobody hears of it.
     NoReplies,
     /// Nothing: requests wait in front of the gate, and are lost when their caller gives up.
@@ -52,7 +52,7 @@ impl Gate {
     async fn through<T>(&self, call: Fut<'_, T>) -> leasehold_core::Result<T> {
         self.until(|now| now != Passing::Nothing).await;
         let reply = call.await;
-        self.until(|now| matches!(now, Passing::Everything | Passing::NoNotifications)).await;
+        self.until(|now| !matches!(now, Passing::NoReplies | Passing::Nothing)).await;
         reply
     }
 }
@@ -66,7 +66,7 @@ struct Notices {
 
 impl Notices {
     fn may_pass(&self) -> bool {
-        matches!(*self.passing.borrow(), Passing::Everything | Passing::LateReplies)
+        matches!(*self.passing.borrow(), Passing::Everything | Passing::LateRenewals)
     }
 }
 
@@ -109,7 +109,11 @@ impl Store for Gate {
     }
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
-        Box::pin(self.through(Box::pin(async move { self.inner.renew(claims).await })))
+        Box::pin(async move {
+            let reply = self.through(Box::pin(async move { self.inner.renew(claims).await })).await;
+            self.until(|now| now != Passing::LateRenewals).await;
+            reply
+        })
     }
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {

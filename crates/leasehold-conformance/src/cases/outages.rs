@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Client, Loss, Options, Released, WHOLE};
+use leasehold_core::{Capability, Client, Loss, Options, Released, WHOLE};
 use tokio::time::Instant;
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
 use crate::scene::{GLANCE, SLACK, Scene};
-use crate::spy::Spy;
+use crate::spy::{Counts, Spy};
 use crate::verdict::{Stop, Verdict};
 
 cases!("outages":
@@ -24,7 +24,9 @@ cases!("outages":
     an_acquire_that_failed_leaves_nothing_after_the_outage,
     a_release_whose_reply_was_lost_frees_the_key,
     a_guard_dropped_during_an_outage_frees_the_key_after_it,
-    a_late_reply_does_not_undo_a_promotion,
+    a_late_renewal_does_not_undo_a_promotion,
+    a_late_renewal_does_not_undo_an_upgrade,
+    a_late_renewal_does_not_hurt_who_released,
     close_ends_while_nothing_passes,
 );
 
@@ -206,37 +208,83 @@ async fn a_guard_dropped_during_an_outage_frees_the_key_after_it(scene: Scene) -
     scene.until_raw(&key, |now| now.holders == 0).await
 }
 
-async fn a_late_reply_does_not_undo_a_promotion(scene: Scene) -> Verdict {
-    scene.needs_pushes()?;
-    let key = scene.key();
+/// A client whose replies to renewals can be held up, and a count of the renewals that the store has answered.
+async fn delayed(scene: &Scene) -> Verdict<(Client, Gate, Arc<Counts>)> {
     let (spy, counts) = Spy::counting(scene.fixture.store().await?);
     let gate = Gate::new(Arc::new(spy));
-    let client = Client::builder().call_timeout(AMPLE).connect(gate.clone()).await?;
+    Ok((Client::builder().call_timeout(AMPLE).connect(gate.clone()).await?, gate, counts))
+}
+
+/// Waits until the store has answered one more renewal, whose reply is held up.
+async fn until_one_is_late(gate: &Gate, counts: &Counts) -> Verdict {
+    gate.let_pass(Passing::LateRenewals);
+    let before = counts.renewals();
+    let limit = Instant::now() + SLACK;
+    while counts.renewals() == before {
+        if Instant::now() > limit {
+            return Err(Stop::fail("nothing was renewed"));
+        }
+        tokio::time::sleep(GLANCE).await;
+    }
+    Ok(())
+}
+
+async fn a_late_renewal_does_not_undo_a_promotion(scene: Scene) -> Verdict {
+    scene.needs_pushes()?;
+    let key = scene.key();
+    let (client, gate, counts) = delayed(&scene).await?;
     let holder = client.mutex(key.as_str()).acquire().await?;
     let lock = client.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
     scene.until_raw(&key, |now| now.waiters == 1).await?;
-
-    // The waiter asks how it stands; the store says "waiting", and that reply takes its time.
-    gate.let_pass(Passing::LateReplies);
-    let asked = counts.renewals();
-    let limit = Instant::now() + SLACK;
-    while counts.renewals() == asked {
-        assert!(Instant::now() < limit, "the waiter never looked");
-        tokio::time::sleep(GLANCE).await;
-    }
-    // Meanwhile it is promoted, and told so before the reply comes.
-    let releasing = tokio::spawn(holder.release());
-    scene.until_raw(&key, |now| (now.holders, now.waiters) == (1, 0)).await?;
+    // The waiter asks how it stands; the store says "waiting", and that reply takes its time. Meanwhile it is
+    // promoted, and told so.
+    until_one_is_late(&gate, &counts).await?;
+    holder.release().await?;
     let told = tokio::time::timeout(SLACK, waiting).await;
     gate.let_pass(Passing::Everything);
     let told = told.map_err(|_| Stop::skip("no notification says so much that the waiter could go on"))?;
     let guard = told.map_err(Stop::fail)??;
-    soon(releasing).await?.map_err(Stop::fail)??;
-
     let lost = tokio::time::timeout(CALL, guard.lost()).await;
     assert!(lost.is_err(), "an old reply ended a new hold: {lost:?}");
     assert_eq!(guard.release().await?, Released::Held);
+    Ok(())
+}
+
+async fn a_late_renewal_does_not_undo_an_upgrade(scene: Scene) -> Verdict {
+    scene.needs(Capability::AmendUnits)?;
+    let key = scene.key();
+    let (client, gate, counts) = delayed(&scene).await?;
+    let lock = client.rwlock(key.as_str()).with(Options::new().lease(Duration::from_secs(3)));
+    let upgradable = lock.upgradable().acquire().await?;
+    // Its renewal is answered with the units and the token of a reader, and that reply takes its time.
+    until_one_is_late(&gate, &counts).await?;
+    let writer = soon(upgradable.upgrade()).await??;
+    let (token, units) = (writer.token(), writer.units());
+    gate.let_pass(Passing::Everything);
+    let limit = Instant::now() + CALL;
+    while Instant::now() < limit {
+        assert_eq!((writer.token(), writer.units()), (token, units), "an old reply undid the upgrade");
+        tokio::time::sleep(GLANCE).await;
+    }
+    assert!(writer.is_valid());
+    Ok(())
+}
+
+async fn a_late_renewal_does_not_hurt_who_released(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let (client, gate, counts) = delayed(&scene).await?;
+    let options = Options::new().lease(Duration::from_secs(3));
+    let guard = client.mutex(key.as_str()).with(options.clone()).acquire().await?;
+    let signal = guard.signal();
+    until_one_is_late(&gate, &counts).await?;
+    assert_eq!(soon(guard.release()).await??, Released::Held);
+    let next = soon(client.mutex(key.as_str()).with(options).acquire()).await??;
+    gate.let_pass(Passing::Everything);
+    assert_eq!(signal.lost().await, Loss::Released);
+    let lost = tokio::time::timeout(CALL, next.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    assert_eq!(next.release().await?, Released::Held);
     Ok(())
 }
 
