@@ -62,13 +62,7 @@ impl Owner {
     }
 
     /// Another guard of a hold of the same kind, if there is one.
-    pub(crate) fn join(
-        &self,
-        key: &Key,
-        limit: u64,
-        units: Units,
-        store: usize,
-    ) -> Result<Option<Guard>> {
+    pub(crate) fn join(&self, key: &Key, limit: u64, units: Units, store: usize) -> Result<Option<Guard>> {
         for hand in self.hands(key.as_str()) {
             if hand.store() != store || hand.claim.limit != limit {
                 continue;

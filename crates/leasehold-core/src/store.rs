@@ -96,7 +96,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page>;
 
     /// Ends the claim that holds `key` with `token`, whoever owns it, and raises the fence. `false` when no
-    /// claim holds with that token.
+    /// claim holds with that token. Ending a latch ends those who wait for it too.
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool>;
 }
 

@@ -241,7 +241,9 @@ async fn a_promoted_claim_that_nobody_picks_up_goes_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_is_replaced_when_its_lease_ends() {
     let world = World::new();
-    let mut claim = crate::Claim::new(crate::Key::new("k").unwrap(), 1, crate::Units::Exactly(1)).unwrap();
+    let mut claim =
+        crate::Claim::new(crate::Key::new("k").unwrap(), crate::WHOLE, crate::Units::Exactly(crate::WHOLE))
+            .unwrap();
     claim.lease = Some(LEASE);
     // A process that died: it claimed and never comes back.
     crate::Store::claim(&world.store, &claim).await.unwrap();

@@ -67,6 +67,12 @@ enum Found {
 }
 
 fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Result<Found> {
+    if let Change::Owner(heir) = change
+        && ledger.is_refused(&heir.id, now)?
+    {
+        // Its adopter gave up before this arrived: nobody would look after it.
+        return Ok(Found::Gone);
+    }
     if let Some(row) = ledger.row(id)? {
         // Only what holds can be amended, and what is over does not come back.
         return Ok(if row.held > 0 && !row.is_expired(now) { Found::Row(row) } else { Found::Gone });

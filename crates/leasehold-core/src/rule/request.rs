@@ -116,9 +116,19 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
     let mut head = before.clone();
     bury(ledger, &mut head, &row)?;
     ledger.number(token)?;
+    let mut ended = vec![row.inbox];
+    if row.count.is_some() {
+        // Who waits behind a latch waits for it to open, which it never will.
+        for waiter in ledger.rows()?.iter().filter(|row| row.waits()) {
+            bury(ledger, &mut head, waiter)?;
+            ended.push(waiter.inbox);
+        }
+        ended.sort_unstable();
+        ended.dedup();
+    }
     let promoted = catch_up(ledger, &mut head, now)?;
     close(ledger, Some(&before), &head)?;
-    Ok(Outcome { answer: true, promoted, ended: vec![row.inbox] })
+    Ok(Outcome { answer: true, promoted, ended })
 }
 
 /// Lets time pass on a key that nobody asks about: for stores that sweep.
