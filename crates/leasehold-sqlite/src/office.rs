@@ -233,14 +233,15 @@ impl Office {
     }
 
     /// Moves a long log into the file and sweeps. In this order, because the first write after a
-    /// checkpoint syncs the new log's header, and that should not happen to a caller.
+    /// checkpoint syncs the new log's header, and that should not happen to a caller. If another process has
+    /// the file, it can be done another time.
     fn tidy(&self, desk: &mut Desk) -> Result<(), Stop> {
         desk.note_tidied();
         if !desk.has_joined() {
             return Ok(());
         }
         let moved = format::checkpoint(&desk.connection, LOG_PAGES)?;
-        self.step(desk, Mode::Write, |step| {
+        self.step_now(desk, Mode::Write, |step| {
             if moved {
                 step.fence.touch();
             }
@@ -252,16 +253,23 @@ impl Office {
     fn step<T>(
         &self,
         desk: &mut Desk,
-        mut mode: Mode,
+        mode: Mode,
         mut body: impl FnMut(&mut Step<'_>) -> Result<T>,
     ) -> Result<T, Stop> {
-        let (value, notices) = self.patiently(|| match desk.step(mode, &mut body) {
-            Err(Stop::NeedsSync) => {
-                mode = Mode::Synced;
-                desk.step(mode, &mut body)
-            }
-            other => other,
-        })?;
+        self.patiently(|| self.step_now(desk, mode, &mut body))
+    }
+
+    /// A step that is synced if it must be, and then tells everybody.
+    fn step_now<T>(
+        &self,
+        desk: &mut Desk,
+        mode: Mode,
+        mut body: impl FnMut(&mut Step<'_>) -> Result<T>,
+    ) -> Result<T, Stop> {
+        let (value, notices) = match desk.step(mode, &mut body) {
+            Err(Stop::NeedsSync) => desk.step(Mode::Synced, &mut body)?,
+            other => other?,
+        };
         self.inboxes.tell(notices);
         Ok(value)
     }

@@ -192,3 +192,56 @@ async fn a_call_dropped_before_its_first_poll_does_nothing() {
     drop(store.claim(&claim));
     assert_eq!(store.inspect(&claim.key).await.unwrap(), None);
 }
+
+/// Another program that has the file locked for writing until it is dropped.
+fn occupy(place: &Place) -> rusqlite::Connection {
+    let other = rusqlite::Connection::open(place.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_busy_file_is_waited_for() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    let other = occupy(&place);
+    let claim = claim("a");
+    let mut call = store.claim(&claim);
+    assert!(poll_once(&mut call).await.is_none(), "granted while the file was locked");
+    drop(other);
+    token(timeout(DEADLINE, call).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_call_dropped_while_the_file_is_busy_never_happens() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    let other = occupy(&place);
+    let claim = claim("a");
+    let mut call = store.claim(&claim);
+    assert!(poll_once(&mut call).await.is_none(), "granted while the file was locked");
+    drop(call);
+    drop(other);
+    // Queued behind it, so it is over when this is answered.
+    assert_eq!(timeout(DEADLINE, store.residue()).await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn looking_does_not_wait_for_a_busy_file() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    token(store.claim(&claim("a")).await.unwrap());
+    let _other = occupy(&place);
+    assert!(timeout(DEADLINE, store.inspect(&key("a"))).await.unwrap().unwrap().is_some());
+}
+
+/// Polls once.
+async fn poll_once<T>(call: &mut leasehold_core::Fut<'_, T>) -> Option<leasehold_core::Result<T>> {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match call.as_mut().poll(context) {
+            std::task::Poll::Ready(result) => Some(result),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
