@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::ClaimId;
+use crate::capability::Leases;
+use crate::claim::{Claim, ClaimId};
 use crate::clock::Moment;
 use crate::error::Result;
 
@@ -15,6 +16,15 @@ pub(super) enum LeaseKey {
     Own(ClaimId),
     /// The session for this lease length.
     Shared(Duration),
+}
+
+impl LeaseKey {
+    pub(super) fn of(kind: Leases, claim: &Claim) -> Self {
+        match (kind, claim.lease) {
+            (Leases::Shared, Some(length)) => Self::Shared(length),
+            _ => Self::Own(claim.id),
+        }
+    }
 }
 
 /// The share of a lease that a guard relies on: the rest is for clocks that run at different rates.

@@ -7,7 +7,7 @@ use super::tables::Stand;
 use super::{Keeper, Leaving, Tries, closed};
 use crate::claim::{Answer, Claim};
 use crate::clock::{Moment, sleep_until};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 
 /// How far past its limit a wait may go to end in good order.
@@ -41,15 +41,17 @@ impl Pending {
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
     pub(crate) async fn settle(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
         match self.ask(limit).await? {
-            Stand::Held => Ok(None),
-            Stand::Busy => Ok(Some(Ended::Busy)),
-            Stand::Gone => Ok(Some(Ended::Gone)),
-            Stand::Waiting => self.turn(limit).await,
+            None => Ok(Some(Ended::TooLate)),
+            Some(Stand::Held) => Ok(None),
+            Some(Stand::Busy) => Ok(Some(Ended::Busy)),
+            Some(Stand::Gone) => Ok(Some(Ended::Gone)),
+            Some(Stand::Waiting) => self.turn(limit).await,
         }
     }
 
-    /// The first round trip. An unknown outcome is asked about again, with the same id, never assumed.
-    async fn ask(&mut self, limit: Option<Moment>) -> Result<Stand> {
+    /// The first round trip; `None` when the wait limit cut it short. An unknown outcome is asked about again, with
+    /// the same id, never assumed.
+    async fn ask(&mut self, limit: Option<Moment>) -> Result<Option<Stand>> {
         let keeper = &self.keeper;
         let patience = keeper.clock.now() + keeper.call_timeout;
         let mut tries = Tries::new(limit.map_or(patience, |limit| limit.min(patience)));
@@ -60,7 +62,11 @@ impl Pending {
             match keeper.call_within(left.min(keeper.call_timeout), call).await {
                 Ok(answer) => {
                     self.settled = matches!(answer, Answer::Busy | Answer::Gone);
-                    return Ok(keeper.answered(&self.claim.id, sent, &answer));
+                    return Ok(Some(keeper.answered(&self.claim.id, sent, &answer)));
+                }
+                // It was our caller's patience that ended, not the store's time: that is no error.
+                Err(error) if error.kind() == ErrorKind::Indeterminate && left < keeper.call_timeout => {
+                    return Ok(None);
                 }
                 Err(error) => tries.pause_after(error.on(&self.claim.key), &*keeper.clock).await?,
             }

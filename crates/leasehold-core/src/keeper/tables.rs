@@ -85,10 +85,7 @@ impl Tables {
     }
 
     pub(super) fn lease_key(&self, claim: &Claim) -> LeaseKey {
-        match (self.info.leases, claim.lease) {
-            (Leases::Shared, Some(length)) => LeaseKey::Shared(length),
-            _ => LeaseKey::Own(claim.id),
-        }
+        LeaseKey::of(self.info.leases, claim)
     }
 
     pub(super) fn enter(&mut self, claim: Claim, hold: Arc<Hold>, renewal: Renewal) {
@@ -143,8 +140,8 @@ impl Tables {
             {
                 if entry.promoted_at.is_some_and(|at| sent <= at) {
                     // Asked before the promotion, answered before it, and overtaken by the news of it: look again.
-                    let key = entry.claim.clone();
-                    self.look_at(self.lease_key(&key), now);
+                    let key = LeaseKey::of(self.info.leases, &entry.claim);
+                    self.look_at(key, now);
                     return Stand::Held;
                 }
                 // The store has forgotten our grant: what we hold is nobody's.
@@ -168,8 +165,7 @@ impl Tables {
         let was_asked = entry.phase == Phase::Asked;
         entry.seat = grant.seat;
         entry.full |= grant.lease.is_some();
-        let (hold, key) = (entry.hold.clone(), entry.claim.clone());
-        let key = self.lease_key(&key);
+        let (hold, key) = (entry.hold.clone(), LeaseKey::of(self.info.leases, &entry.claim));
         let Some(lease) = self.leases.get_mut(&key) else { return Stand::Gone };
         if let Some(length) = grant.lease {
             lease.extend(sent, length);
@@ -289,8 +285,7 @@ impl Tables {
         if self.info.leases == Leases::PerClaim {
             entry.claim.lease = Some(length);
         }
-        let claim = entry.claim.clone();
-        let key = self.lease_key(&claim);
+        let key = LeaseKey::of(self.info.leases, &entry.claim);
         if let Some(lease) = self.leases.get_mut(&key) {
             lease.askers.push((*id, asker));
         }

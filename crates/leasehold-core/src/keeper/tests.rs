@@ -1,5 +1,6 @@
 //! The runtime on the memory store, in paused time.
 
+mod outages;
 mod shared_leases;
 
 use std::future::Future;

@@ -1,0 +1,74 @@
+//! A store that is slow, silent or away.
+
+use super::*;
+use crate::layers::{Fault, Faults, Reply, Verb, WakeFault};
+
+async fn client(world: &World) -> (Client, Faults<Memory>) {
+    let faults = Faults::new(world.store.clone());
+    let builder = Client::builder().clock(world.clock.clone()).defaults(Options::new().lease(LEASE));
+    (builder.connect(faults.clone()).await.unwrap(), faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_limit_that_ends_before_the_store_answers_is_no_error() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    faults.once(Verb::Claim, Fault { reply: Reply::Never, ..Fault::default() });
+    let limit = Duration::from_millis(200);
+    let took = elapsed(async {
+        assert!(client.mutex("k").acquire_within(limit).await.unwrap().is_none());
+    });
+    assert!(took.await <= limit * 2);
+    // The store had granted it: it was given back.
+    assert!(client.mutex("k").acquire_within(limit).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_cannot_be_renewed_is_lost_at_nine_tenths_of_its_lease() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let guard = client.mutex("k").acquire().await.unwrap();
+    faults.cut();
+    let held = elapsed(async { assert_eq!(guard.lost().await, Loss::Expired) }).await;
+    assert!(held <= LEASE * 9 / 10 && held > LEASE * 8 / 10, "{held:?}");
+    faults.heal();
+    tokio::time::sleep(LEASE).await;
+    assert!(!guard.is_valid(), "a lost guard came back");
+    assert!(world.client().await.mutex("k").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_costs_neither_the_holder_nor_the_waiter_anything() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let guard = client.mutex("k").acquire().await.unwrap();
+    let lock = client.mutex("k");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(LEASE).await;
+    faults.cut();
+    tokio::time::sleep(LEASE / 3).await;
+    faults.heal();
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_valid() && !waiter.is_finished());
+    guard.release().await.unwrap();
+    assert!(waiter.await.unwrap().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_single_notification_hand_over_takes_a_second_and_loss_a_third_of_a_lease() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    faults.plan_wakes(|_| WakeFault::Drop);
+    let first = client.mutex("k").acquire().await.unwrap();
+    let lock = client.mutex("k");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(LEASE).await;
+    first.release().await.unwrap();
+    let start = tokio::time::Instant::now();
+    let guard = waiter.await.unwrap();
+    assert!(start.elapsed() <= Duration::from_secs(1), "{:?}", start.elapsed());
+
+    assert!(world.client().await.evict("k", guard.token()).await.unwrap());
+    let took = elapsed(async { assert_eq!(guard.lost().await, Loss::Gone) }).await;
+    assert!(took <= LEASE / 3, "{took:?}");
+}
