@@ -81,7 +81,10 @@ fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
         (_, Some(panic)) => Err(Stop::Fail(panic)),
         (Ok(Ok(Ok(()))), None) => Ok(()),
         (Ok(Ok(Err(Ended::Stop(stop)))), None) => Err(stop),
-        (Ok(Ok(Err(Ended::Missing(error)))), None) => Err(missing(store, &error)),
+        (Ok(Ok(Err(Ended::Missing(error)))), None) => {
+            let allowed = std::env::var(ALLOW_MISSING).unwrap_or_default();
+            Err(missing(store, &error, &allowed))
+        }
         (Ok(Err(_)), None) => Err(Stop::Fail("it panicked".to_owned())),
     }
 }
@@ -109,10 +112,78 @@ impl From<Stop> for Ended {
 }
 
 /// A store that is not there fails the run, unless somebody said that it may be missing.
-fn missing(store: &str, error: &Error) -> Stop {
-    let allowed = std::env::var(ALLOW_MISSING).unwrap_or_default();
+fn missing(store: &str, error: &Error, allowed: &str) -> Stop {
     if allowed.split(',').any(|name| name.trim() == store) {
         return Stop::skip(format_args!("{store} is missing, and {ALLOW_MISSING} allows it: {error}"));
     }
     Stop::Fail(format!("{store} is missing: {error}; set {ALLOW_MISSING}={store} to go without it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{ErrorKind, Fut, Key, Memory, Store};
+
+    use super::*;
+    use crate::fixture::RawState;
+
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Fixture for Plain {
+        fn store(&self) -> Fut<'_, Arc<dyn Store>> {
+            Box::pin(async { Ok(Arc::new(Memory::new()) as _) })
+        }
+
+        fn raw_state<'a>(&'a self, _key: &'a Key) -> Fut<'a, RawState> {
+            Box::pin(async { Ok(RawState::default()) })
+        }
+
+        fn lease(&self) -> Duration {
+            Duration::from_millis(100)
+        }
+    }
+
+    fn case(body: impl FnOnce() -> Verdict + Send + 'static) -> Case {
+        let body = Box::new(move |_scene| Box::pin(async move { body() }) as _);
+        Case { group: "test", name: "test", body, company: Company::Welcome }
+    }
+
+    fn plain() -> Result<Arc<dyn Fixture>> {
+        Ok(Arc::new(Plain))
+    }
+
+    #[test]
+    fn a_case_that_does_nothing_wrong_passes() {
+        assert!(judge_for_test("harness-passes", plain, case(|| Ok(()))).is_ok());
+    }
+
+    #[test]
+    fn a_panic_in_the_background_fails_the_trial() {
+        let body = || {
+            let thread = std::thread::Builder::new().name("harness-panics".to_owned());
+            let panicked = thread.spawn(|| panic!("in the background")).unwrap().join();
+            assert!(panicked.is_err());
+            Ok(())
+        };
+        let verdict = judge_for_test("harness-panics", plain, case(body));
+        assert!(
+            matches!(&verdict, Err(Stop::Fail(what)) if what.contains("in the background")),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn a_missing_store_fails_the_trial() {
+        let gone = || Err(Error::new(ErrorKind::Unavailable, "nobody listens"));
+        let verdict = judge_for_test("harness-missing", gone, case(|| Ok(())));
+        assert!(matches!(&verdict, Err(Stop::Fail(what)) if what.contains("nobody listens")), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_missing_store_is_ignored_only_when_it_is_named() {
+        let error = Error::new(ErrorKind::Unavailable, "nobody listens");
+        assert!(matches!(missing("redis", &error, "etcd, redis"), Stop::Skip(_)));
+        assert!(matches!(missing("redis", &error, "etcd,rediss"), Stop::Fail(_)));
+        assert!(matches!(missing("redis", &error, ""), Stop::Fail(_)));
+    }
 }
