@@ -56,6 +56,8 @@ struct Inner {
     token: u64,
     units: u64,
     valid_until: Moment,
+    /// When we learned of the token and the units: answers to older requests know less.
+    learned: Moment,
     /// Set at the grant when there is a `max_hold`.
     cap: Option<Moment>,
 }
@@ -70,8 +72,8 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(clock: Arc<dyn Clock>, max_hold: Option<Duration>) -> Self {
-        let valid_until = Moment::from_nanos(0);
-        let inner = Inner { stage: Stage::Pending, token: 0, units: 0, valid_until, cap: None };
+        let (valid_until, learned) = (Moment::from_nanos(0), Moment::from_nanos(0));
+        let inner = Inner { stage: Stage::Pending, token: 0, units: 0, valid_until, learned, cap: None };
         Self { clock, max_hold, inner: Mutex::new(inner), changed: Notify::new() }
     }
 
@@ -120,16 +122,24 @@ impl Hold {
     }
 
     /// It holds, or holds more or less than before. `false` when it is over already.
-    pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment) -> bool {
+    ///
+    /// `asked` is when the request was sent that says so: one from before the last change only prolongs.
+    pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment, asked: Moment) -> bool {
         let mut inner = self.settle();
         if matches!(inner.stage, Stage::Over(_)) {
             return false;
+        }
+        if inner.stage == Stage::Held && (asked < inner.learned || token < inner.token) {
+            drop(inner);
+            return self.extend(valid_until);
         }
         if inner.stage == Stage::Pending {
             inner.cap = self.max_hold.map(|limit| self.clock.now() + limit);
         }
         inner.stage = Stage::Held;
-        (inner.token, inner.units) = (token, units);
+        if (inner.token, inner.units) != (token, units) {
+            (inner.token, inner.units, inner.learned) = (token, units, self.clock.now());
+        }
         inner.valid_until = inner.valid_until.max(valid_until);
         drop(inner);
         self.changed.notify_waiters();

@@ -24,7 +24,7 @@ impl Guard {
         match keeper.amend(&claim, &Change::Units(units)).await? {
             Answer::Granted(grant) => {
                 let at = hand.hold.deadline().ok_or_else(|| self.lost_error(Loss::Expired))?;
-                hand.hold.grant(grant.token, grant.units, at);
+                hand.hold.grant(grant.token, grant.units, at, keeper.clock.now());
                 return Ok(true);
             }
             Answer::Waiting(_) => {}

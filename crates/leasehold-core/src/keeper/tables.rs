@@ -177,7 +177,7 @@ impl Tables {
             self.schedule(key, now);
             return Stand::Waiting;
         };
-        if !hold.grant(grant.token, grant.units, valid_until) {
+        if !hold.grant(grant.token, grant.units, valid_until, sent) {
             self.end(id, Loss::Expired);
             return Stand::Gone;
         }
@@ -247,7 +247,7 @@ impl Tables {
         let first = entry.phase == Phase::Waiting;
         let valid_until = self.leases.get(&key).and_then(|lease| lease.valid_until(self.info.rounding));
         match valid_until.filter(|at| *at > now) {
-            Some(at) if hold.grant(promotion.token, promotion.units, at) => {
+            Some(at) if hold.grant(promotion.token, promotion.units, at, now) => {
                 if first {
                     self.set_phase(&id, Phase::Promoted(now), false);
                 }
