@@ -74,13 +74,25 @@ impl Resource {
 }
 
 impl From<Snapshot> for Resource {
-    fn from(snapshot: Snapshot) -> Self {
+    fn from(mut snapshot: Snapshot) -> Self {
+        show_as_one_of_one(&mut snapshot);
         Self {
             key: snapshot.key.as_str().to_owned(),
             limit: Some(snapshot.limit),
             holders: snapshot.holders.into_iter().map(HolderShape::from).collect(),
             waiters: snapshot.waiters.into_iter().map(WaiterShape::from).collect(),
         }
+    }
+}
+
+/// A lock that everybody wants as a whole is one of one to people: how finely it could be shared means nothing.
+fn show_as_one_of_one(snapshot: &mut Snapshot) {
+    let (holders, waiters) = (&mut snapshot.holders, &mut snapshot.waiters);
+    let mut units = holders.iter_mut().map(|h| &mut h.units).chain(waiters.iter_mut().map(|w| &mut w.units));
+    if snapshot.limit == WHOLE && units.all(|units| *units == WHOLE) {
+        snapshot.limit = 1;
+        holders.iter_mut().for_each(|holder| holder.units = 1);
+        waiters.iter_mut().for_each(|waiter| waiter.units = 1);
     }
 }
 
@@ -202,7 +214,15 @@ mod tests {
     fn units_are_named_after_the_kind_of_lock() {
         assert!(Resource::from(snapshot(3, 2)).to_string().contains("2 permits, token"));
         assert!(Resource::from(snapshot(WHOLE, 1)).to_string().contains("shared, token"));
-        assert!(Resource::from(snapshot(WHOLE, WHOLE)).to_string().contains("exclusive, token"));
+        let mut mixed = snapshot(WHOLE, WHOLE);
+        mixed.waiters[0].units = 1;
+        assert!(Resource::from(mixed).to_string().contains("exclusive, token"));
+    }
+
+    #[test]
+    fn a_lock_that_nobody_shares_is_one_of_one() {
+        let shown = Resource::from(snapshot(WHOLE, WHOLE));
+        assert_eq!((shown.limit, shown.holders[0].units, shown.waiters[0].units), (Some(1), 1, 1));
     }
 
     #[test]

@@ -77,7 +77,11 @@ impl Keeper {
         let tables = Mutex::new(Tables::new(store.info().clone()));
         let (wake, stop, stopped) = (Notify::new(), Notify::new(), AtomicBool::new(false));
         let keeper = Arc::new(Self { store, clock, inbox, call_timeout, tables, wake, stopped, stop });
-        keeper.call(keeper.store.open(inbox, wakes::sink(&keeper))).await?;
+        // On the runtime that carries the task: a store's listener must live as long as that.
+        let opening = keeper.clone();
+        let opened = runtime
+            .spawn(async move { opening.call(opening.store.open(inbox, wakes::sink(&opening))).await });
+        opened.await.unwrap_or_else(|_| Err(closed()))?;
         runtime.spawn(task::run(keeper.clone()));
         Ok(Arc::new(Lifeline(keeper)))
     }

@@ -6,11 +6,11 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold::{Client, Released};
+use leasehold::{Client, Guard, Released};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use self::acquire::{Held, acquire};
+use self::acquire::acquire;
 use crate::exit::{Exit, Failure, system};
 use crate::job::guardian::Guardian;
 use crate::job::process::Job;
@@ -58,7 +58,7 @@ async fn hold(
         return Err(Failure::new(Exit::Busy, format!("\"{key}\" is busy")));
     };
     if store.verbose {
-        say(format_args!("acquired \"{key}\", token {}", held.guard().token()));
+        say(format_args!("acquired \"{key}\", token {}", held.token()));
     }
     let end = work(settings, &held, incoming).await;
     let (exit, unseen) = match end {
@@ -88,7 +88,7 @@ async fn hold(
 }
 
 /// Starts the program and watches over it.
-async fn work(settings: &Run, held: &Held, incoming: &mut Incoming) -> Result<End, Failure> {
+async fn work(settings: &Run, held: &Guard, incoming: &mut Incoming) -> Result<End, Failure> {
     let guardian = Guardian::start().map_err(|error| system("cannot start the guardian process", error))?;
     let terminal = Terminal::find();
     if terminal.is_some() {
@@ -106,17 +106,17 @@ async fn work(settings: &Run, held: &Held, incoming: &mut Incoming) -> Result<En
             return Err(not_started(settings, &error));
         }
     };
-    let (lease, grace, guard) = (settings.lease, settings.grace, held.guard());
+    let (lease, grace, guard) = (settings.lease, settings.grace, held);
     let supervisor = Supervisor { job, guard, guardian, incoming, terminal, given, lease, grace };
     supervisor.watch().await.map_err(|error| system("cannot wait for the program", error))
 }
 
-fn command(settings: &Run, held: &Held) -> Command {
+fn command(settings: &Run, held: &Guard) -> Command {
     let mut command = Command::new(&settings.program);
     command
         .args(&settings.arguments)
         .env("LEASEHOLD_KEY", settings.key.as_str())
-        .env("LEASEHOLD_TOKEN", held.guard().token().to_string());
+        .env("LEASEHOLD_TOKEN", held.token().to_string());
     if let Some(url) = store::for_the_program() {
         command.env(STORE_VARIABLE, url);
     }
