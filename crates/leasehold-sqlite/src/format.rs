@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::fault::{Stop, explain};
@@ -41,6 +42,8 @@ pub(crate) fn open(path: &Path) -> Result<(Connection, Identity), Stop> {
     // Waiting is ours: only the thread may, and with jitter.
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else SQLite plans a statement anew for every other value of its LIMIT: a sixth of the time of a hand-over.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok((connection, Identity::of(path)))
 }
 
