@@ -21,7 +21,7 @@ impl Effort {
     /// Enough to compare: about two minutes for everything.
     pub const FULL: Self = Self { rounds: 7, round: Duration::from_secs(1) };
     /// Enough to see that everything runs: a few seconds for everything.
-    pub const QUICK: Self = Self { rounds: 2, round: Duration::from_millis(50) };
+    pub const QUICK: Self = Self { rounds: 3, round: Duration::from_millis(50) };
 }
 
 /// A subject's figures under one load.

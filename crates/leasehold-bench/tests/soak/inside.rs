@@ -29,37 +29,42 @@ pub(crate) fn cycles(kind: Kind, count: usize) -> Found {
     })
 }
 
-/// So many acquires that are dropped: never polled, polled once or a few times, or after a while.
+/// So many acquires that are dropped while they ask or wait: after a few polls, or after a while.
 pub(crate) fn cancelled(kind: Kind, count: usize) -> Found {
     nothing_is_left_of(kind, count, |client, number| async move {
         let lock = client.mutex(format!("soak/{}", number % KEYS));
-        // Now and then somebody really gets it, so that promotions race with cancellations.
-        let held = if number % 16 == 0 { Some(lock.acquire().await?) } else { None };
-        match number % 4 {
-            0 => drop(lock.acquire()),
-            1 => poll_at_most(fastrand::usize(1..4), lock.acquire()).await,
-            2 => {
-                drop(tokio::time::timeout(Duration::from_micros(fastrand::u64(0..500)), lock.acquire()).await)
-            }
-            _ => {
-                drop(tokio::time::timeout(Duration::from_millis(fastrand::u64(0..20)), lock.acquire()).await)
-            }
+        let mut held = None;
+        loop {
+            let acquired = match number % 3 {
+                0 => poll_at_most(fastrand::usize(1..4), lock.acquire()).await,
+                1 => within(Duration::from_micros(fastrand::u64(0..500)), lock.acquire()).await,
+                _ => within(Duration::from_millis(fastrand::u64(0..5)), lock.acquire()).await,
+            };
+            let Some(guard) = acquired.transpose()? else {
+                drop(held);
+                return Ok(());
+            };
+            // It came through, so it does not count. Kept, it is what the next try and the others wait for.
+            held = Some(guard);
         }
-        drop(held);
-        Ok(())
     })
 }
 
+/// Gives a future so much time, then drops it.
+async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(time, future).await.ok()
+}
+
 /// Polls a future so many times, then drops it.
-async fn poll_at_most<F: Future>(times: usize, future: F) {
+async fn poll_at_most<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..times {
-        let done = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await;
-        if done {
-            return;
+        if let Poll::Ready(output) = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+            return Some(output);
         }
         tokio::task::yield_now().await;
     }
+    None
 }
 
 /// Does `step` that often, in many tasks, and checks that no row, task, descriptor or thread is left of it:
