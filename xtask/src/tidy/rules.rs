@@ -9,8 +9,14 @@ use super::File;
 const MOST_LINES: usize = 400;
 
 /// Crates under `crates/` that are not stores; all others are.
-const NOT_STORES: &[&str] =
-    &["leasehold", "leasehold-core", "leasehold-conformance", "leasehold-cli", "leasehold-bench"];
+const NOT_STORES: &[&str] = &[
+    "leasehold",
+    "leasehold-core",
+    "leasehold-conformance",
+    "leasehold-cli",
+    "leasehold-bench",
+    "leasehold-simulation",
+];
 
 /// What everybody wants to know of a store, in this order.
 const STORE_HEADINGS: &[&str] =
