@@ -2,7 +2,7 @@
 //!
 //! A resource is an ordered queue of claims. Each asks for some units of the resource's limit. Walking
 //! from the front, claims that fit are granted; at the first that does not fit the walk stops. Every
-//! operation here changes one claim and then walks ([`settle`](settle::settle)).
+//! operation here changes one claim and then walks (`settle`).
 //!
 //! The rule is written against [`Ledger`], the few questions it asks of the storage, so that memory, SQLite
 //! and every compare-and-swap store run this very code; stores that run it on their server carry a

@@ -1,6 +1,7 @@
 //! The adaptor: load, apply the rule, swap.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,12 +40,17 @@ pub struct RecordStore<R> {
     max_bytes: usize,
     /// The clients of this process: they are told directly.
     inboxes: Arc<Mutex<HashMap<Inbox, Wakes>>>,
+    /// The calls of this process take turns at a record: each other's swaps they need not lose.
+    turns: Arc<[Turn; 64]>,
 }
+
+type Turn = tokio::sync::Mutex<()>;
 
 impl<R: Records> RecordStore<R> {
     /// A store of these records.
     pub fn new(records: R) -> Self {
-        Self { records, max_bytes: MAX_BYTES, inboxes: Arc::default() }
+        let turns = Arc::new(std::array::from_fn(|_| Turn::default()));
+        Self { records, max_bytes: MAX_BYTES, inboxes: Arc::default(), turns }
     }
 
     /// Refuses to write records that are larger than this.
@@ -62,12 +68,19 @@ impl<R: Records> RecordStore<R> {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn turn(&self, key: &Key) -> &Turn {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        &self.turns[hasher.finish() as usize % self.turns.len()]
+    }
+
     /// Runs one operation of the rule until it was written, then tells whom it concerns.
     async fn operate<T: Send>(
         &self,
         key: &Key,
         operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
     ) -> Result<T> {
+        let _turn = self.turn(key).lock().await;
         for attempt in 0..ATTEMPTS {
             let loaded = self.records.load(key).await?;
             let (mut book, mut fence) = match &loaded.bytes {

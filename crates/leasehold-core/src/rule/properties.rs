@@ -122,8 +122,8 @@ struct World {
     newest: u64,
     /// How many live holders the present step may end.
     may_end: usize,
-    /// Whether the step is an eviction.
-    evicts: bool,
+    /// The token that the step evicts.
+    evicts: Option<u64>,
     /// Who has, or had, which seat; a claim keeps its seat when it is handed over.
     seats: HashMap<u64, BTreeSet<ClaimId>>,
 }
@@ -132,7 +132,7 @@ impl World {
     fn new() -> Self {
         let key = Key::new("k").unwrap();
         let (book, fence) = (Book::default(), Fence::default());
-        Self { key, book, fence, now: 1_000_000, newest: 0, may_end: 0, evicts: false, seats: HashMap::new() }
+        Self { key, book, fence, now: 1_000_000, newest: 0, may_end: 0, evicts: None, seats: HashMap::new() }
     }
 
     fn claim(&self, id: u8) -> Claim {
@@ -180,7 +180,7 @@ impl World {
     }
 
     fn apply(&mut self, step: &Step) {
-        self.evicts = matches!(step, Step::Evict { .. });
+        self.evicts = None;
         self.may_end = match step {
             Step::Give { .. } | Step::Tail { .. } | Step::Release { .. } | Step::Evict { .. } => 1,
             _ => 0,
@@ -232,6 +232,7 @@ impl World {
                     self.book.rows().filter(|row| row.held > 0).map(|row| row.token).collect();
                 tokens.sort_unstable();
                 if let Some(token) = tokens.get(nth).copied() {
+                    self.evicts = Some(token);
                     self.operate(|book, now| evict(book, token, now));
                     assert!(!self.book.rows().any(|row| row.token == token && !row.is_expired(self.now)));
                 }
@@ -247,7 +248,7 @@ impl World {
     }
 
     fn forget_resize(&mut self) {
-        self.may_end = 0;
+        (self.may_end, self.evicts) = (0, None);
         let limit = self.limit();
         let asked = Claim { limit, ..self.claim(1) };
         self.operate(|book, now| amend(book, &asked, &Change::Limit(limit), now));

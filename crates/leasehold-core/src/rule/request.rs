@@ -119,7 +119,7 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
     let mut ended = vec![row.inbox];
     if row.count.is_some() {
         // Who waits behind a latch waits for it to open, which it never will.
-        for waiter in ledger.rows()?.iter().filter(|row| row.waits()) {
+        for waiter in ledger.rows()?.iter().filter(|row| row.held == 0) {
             bury(ledger, &mut head, waiter)?;
             ended.push(waiter.inbox);
         }
