@@ -27,12 +27,13 @@ impl OnRecords {
         serde_json::from_str(&text).expect("a record is JSON")
     }
 
-    /// Whether anything in the record matters to anybody: claims, or refusals that are not over.
+    /// Whether anything in the record matters to anybody: claims, another limit, or refusals that are not over.
     fn is_in_use(&self, key: &Key) -> bool {
         let (record, now) = (self.record(key), BootClock.now().as_millis());
         let refused = record["refused"].as_object().into_iter().flat_map(|refused| refused.values());
         let lasts = |until: &Value| until.as_u64().is_some_and(|until| until > now);
-        record["claims"].as_array().is_some_and(|claims| !claims.is_empty()) || refused.into_iter().any(lasts)
+        let is_claimed = record["claims"].as_array().is_some_and(|claims| !claims.is_empty());
+        is_claimed || record["effective"].is_u64() || refused.into_iter().any(lasts)
     }
 }
 
