@@ -1,6 +1,6 @@
 //! A ledger in memory: what the memory store keeps per key, and what a record store writes as one record.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claim::ClaimId;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use crate::rule::{Head, Ledger, Row};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     head: Option<Head>,
-    rows: HashMap<ClaimId, Row>,
+    rows: BTreeMap<ClaimId, Row>,
     /// Who waits, in order: those who hold already and want more, then by seat.
     queue: BTreeMap<(bool, u64), ClaimId>,
     /// Who holds with an end, by that end.
@@ -68,7 +68,7 @@ impl Book {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
     last: u64,
-    refused: HashMap<ClaimId, u64>,
+    refused: BTreeMap<ClaimId, u64>,
     refusals: BTreeSet<(u64, ClaimId)>,
 }
 

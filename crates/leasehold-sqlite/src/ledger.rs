@@ -186,7 +186,6 @@ impl Ledger for Rows<'_, '_> {
     }
 
     fn refuse(&mut self, id: &ClaimId, until: u64) -> Result<()> {
-        self.step.forget_refusals()?;
         let sql = "INSERT INTO leasehold (key, id, expires) VALUES (x'', ?1, ?2) ON CONFLICT DO NOTHING";
         let added = self.execute(sql, params![id.as_bytes(), time(until)])?;
         if added == 0 {

@@ -2,7 +2,7 @@
 //!
 //! Plain data: no clock, no network. Everything that can happen to a claim is a method here.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,10 +55,10 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) info: Info,
-    pub(super) entries: HashMap<ClaimId, Entry>,
-    pub(super) leases: HashMap<LeaseKey, Lease>,
+    pub(super) entries: BTreeMap<ClaimId, Entry>,
+    pub(super) leases: BTreeMap<LeaseKey, Lease>,
     pub(super) due: BTreeSet<(Moment, LeaseKey)>,
-    by_key: HashMap<Key, Vec<ClaimId>>,
+    by_key: BTreeMap<Key, Vec<ClaimId>>,
     /// Promotions that overtook the reply with their seat.
     early: Vec<Promotion>,
     asked: usize,
@@ -72,10 +72,10 @@ impl Tables {
     pub(super) fn new(info: Info) -> Self {
         Self {
             info,
-            entries: HashMap::new(),
-            leases: HashMap::new(),
+            entries: BTreeMap::new(),
+            leases: BTreeMap::new(),
             due: BTreeSet::new(),
-            by_key: HashMap::new(),
+            by_key: BTreeMap::new(),
             early: Vec::new(),
             asked: 0,
             chores: VecDeque::new(),
