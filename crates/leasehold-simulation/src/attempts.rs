@@ -1,0 +1,131 @@
+//! Every attempt to acquire something: what order and tokens are judged by, when all is over.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use leasehold_conformance::history::{Event, Rules, Step, check};
+use leasehold_core::ClaimId;
+
+use crate::setup::{CALL_TIMEOUT, Spot};
+
+/// Whether it can be said who came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fairness {
+    Fair,
+    /// Barging, or a hand-over: past everybody who waits.
+    Past,
+}
+
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) spot: Spot,
+    fairness: Fairness,
+    asked: Duration,
+    /// The claim that queued, its seat and when: a place that was lost and found again is another one.
+    queued: Option<(ClaimId, u64, Duration)>,
+    granted: Option<(Duration, u64, u64)>,
+    ended: Option<Duration>,
+    /// Nobody waits for its outcome any more.
+    pub(crate) over: bool,
+}
+
+/// Attempts by number. A claim carries the number of its attempt as its label.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(Vec<Attempt>);
+
+/// The claims that have arrived, and those that were withdrawn before they did.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    arrived: HashSet<ClaimId>,
+    withdrawn: HashMap<ClaimId, Duration>,
+}
+
+impl Arrivals {
+    /// A claim arrives. `true` when it must be refused: it was withdrawn, and has never been answered.
+    pub(crate) fn arrives(&mut self, id: ClaimId, now: Duration) -> bool {
+        let is_first = self.arrived.insert(id);
+        // As long as the runtime promises to remember, on a clock that may be fast.
+        let promised = (CALL_TIMEOUT * 2).mul_f64(0.9);
+        is_first && self.withdrawn.get(&id).is_some_and(|at| now < *at + promised)
+    }
+
+    pub(crate) fn released(&mut self, id: ClaimId, now: Duration) {
+        if !self.arrived.contains(&id) {
+            self.withdrawn.entry(id).or_insert(now);
+        }
+    }
+}
+
+impl Attempts {
+    pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
+        let (queued, granted, ended, over) = (None, None, None, false);
+        self.0.push(Attempt { spot, fairness, asked: now, queued, granted, ended, over });
+        self.0.len() as u64 - 1
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Attempt> {
+        self.0.get(usize::try_from(number).ok()?)
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Attempt> {
+        self.0.get_mut(usize::try_from(number).ok()?)
+    }
+
+    pub(crate) fn queued(&mut self, number: u64, id: ClaimId, seat: u64, now: Duration) {
+        let Some(attempt) = self.get_mut(number) else { return };
+        if attempt.queued.is_none_or(|(known, place, _)| (known, place) != (id, seat)) {
+            attempt.queued = Some((id, seat, now));
+        }
+    }
+
+    pub(crate) fn granted(&mut self, number: u64, token: u64, units: u64, now: Duration) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.granted = Some((now, token, units));
+        }
+    }
+
+    /// Its hold is not believed in any more.
+    pub(crate) fn ended(&mut self, number: u64, now: Duration) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.ended.get_or_insert(now);
+        }
+    }
+
+    pub(crate) fn over(&mut self, number: u64) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.over = true;
+        }
+    }
+
+    /// What the history checker of the conformance suite makes of it.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for spot in Spot::ALL {
+            let here = (0..).zip(&self.0).filter(|(_, attempt)| attempt.spot == spot);
+            let events: Vec<Event> = here.flat_map(|(number, attempt)| attempt.events(number)).collect();
+            // Units that change in the middle of a hold are more than a history can tell: those are watched live.
+            let limit = if spot == Spot::READ_WRITE { u64::MAX } else { spot.limit() };
+            let rules = Rules { limit, ordered: true };
+            found.extend(check(&events, rules).into_iter().map(|violation| format!("{violation:?}")));
+        }
+        found
+    }
+}
+
+impl Attempt {
+    fn events(&self, worker: u64) -> Vec<Event> {
+        let Some((at, token, units)) = self.granted else { return Vec::new() };
+        let event = |at: Duration, step| {
+            let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+            Event { at, worker, key: self.spot.name().to_owned(), step }
+        };
+        let mut events = vec![event(self.asked, Step::Asks { units })];
+        events.extend(self.queued.map(|(_, _, at)| event(at, Step::Queued)));
+        events.push(event(at, Step::Acquired { token, units, deadline: u64::MAX }));
+        if self.fairness == Fairness::Past {
+            events.push(event(at, Step::Failed));
+        }
+        events.extend(self.ended.map(|at| event(at, Step::Releases)));
+        events
+    }
+}

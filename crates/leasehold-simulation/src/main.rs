@@ -1,0 +1,161 @@
+//! Runs many schedules on all cores, or one of them with its story.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use leasehold_simulation::{Coverage, Leases, Rates, Setup, Trouble, Verdict, run};
+
+/// Runs the client runtime of Leasehold under seeded faults.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many schedules to run.
+    #[arg(long, default_value_t = 50_000)]
+    schedules: u64,
+    /// The first seed; without --schedules the only one.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Tells the story of the schedule; tries the seed up to 50 times to see it fail.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// How many events a schedule has.
+    #[arg(long, default_value_t = 200)]
+    events: u32,
+    /// Clocks at 0.9 and 1.1: must find violations.
+    #[arg(long)]
+    rates_too_far_apart: bool,
+    /// Only this kind of store: per-claim or sessions.
+    #[arg(long)]
+    store: Option<String>,
+    /// Leaves a class of trouble out, to look behind a known bug.
+    #[arg(long)]
+    without: Vec<String>,
+    /// Goes on after a violation, and counts them.
+    #[arg(long)]
+    keep_going: bool,
+    /// How many threads. Default: one per core.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+impl Arguments {
+    fn setup(&self) -> Result<Setup, String> {
+        let rates = if self.rates_too_far_apart { Rates::TooFarApart } else { Rates::Allowed };
+        let leases = match self.store.as_deref() {
+            None => None,
+            Some("per-claim") => Some(Leases::PerClaim),
+            Some("sessions") => Some(Leases::Sessions),
+            Some(other) => return Err(format!("no such store: {other}; use per-claim or sessions")),
+        };
+        let find = |word: &String| {
+            let found = Trouble::ALL.iter().find(|(name, _)| name == word).map(|(_, trouble)| *trouble);
+            found.ok_or_else(|| {
+                format!("no such trouble: {word}; use one of {:?}", Trouble::ALL.map(|(name, _)| name))
+            })
+        };
+        let without = self.without.iter().map(find).collect::<Result<_, _>>()?;
+        Ok(Setup { events: self.events, rates, leases, without })
+    }
+
+    /// The command that shows this schedule again.
+    fn replay(&self, seed: u64) -> String {
+        let mut command = format!(
+            "cargo run -p leasehold-simulation --release -- --seed {seed} --trace --events {}",
+            self.events
+        );
+        if self.rates_too_far_apart {
+            command.push_str(" --rates-too-far-apart");
+        }
+        if let Some(store) = &self.store {
+            command.push_str(&format!(" --store {store}"));
+        }
+        self.without.iter().for_each(|word| command.push_str(&format!(" --without {word}")));
+        command
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let setup = match arguments.setup() {
+        Ok(setup) => setup,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    match arguments.seed.filter(|_| arguments.trace) {
+        Some(seed) => tell(&setup, seed),
+        None => run_many(&arguments, &setup),
+    }
+}
+
+/// Runs one seed until it fails, and tells its story.
+fn tell(setup: &Setup, seed: u64) -> ExitCode {
+    let mut last = run(setup, seed);
+    for _ in 1..50 {
+        if last.violation.is_some() {
+            break;
+        }
+        last = run(setup, seed);
+    }
+    last.story.iter().for_each(|line| println!("{line}"));
+    match last.violation {
+        Some(violation) => {
+            println!("VIOLATION {violation}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("no violation");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn run_many(arguments: &Arguments, setup: &Setup) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let first = arguments.seed.unwrap_or(1);
+    let next = AtomicU64::new(first);
+    let end = first + arguments.schedules;
+    let total = Mutex::new((Coverage::default(), Vec::<Verdict>::new()));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.unwrap_or(cores) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let verdict = run(setup, seed);
+                    let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    total.0.add(&verdict.coverage);
+                    if let Some(violation) = &verdict.violation {
+                        println!("VIOLATION in seed {seed}: {violation}\n  {}", arguments.replay(seed));
+                        total.1.push(verdict);
+                        if !arguments.keep_going {
+                            next.store(end, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (coverage, failed) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let seconds = start.elapsed().as_secs_f64();
+    print!("{coverage}");
+    let (schedules, events) = (coverage.schedules as f64 / seconds, coverage.events as f64 / seconds);
+    println!("{seconds:.1} s, {schedules:.0} schedules/s, {events:.0} events/s, {} violations", failed.len());
+    if let Some(verdict) = failed.first().filter(|_| !arguments.keep_going) {
+        println!("the story of seed {}:", verdict.seed);
+        verdict.story.iter().for_each(|line| println!("{line}"));
+    }
+    let missing = coverage.missing();
+    if !missing.is_empty() {
+        println!("never happened: {}", missing.join(", "));
+    }
+    if failed.is_empty() && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

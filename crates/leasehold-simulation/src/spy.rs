@@ -1,0 +1,136 @@
+//! The store that all clients share, with somebody who takes notes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Answer, Change, Claim, Fut, Inbox, Info, Key, Page, Released, Snapshot, Store, Wakes};
+
+use crate::setup::Spot;
+use crate::trace::Who;
+use crate::world::World;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Spied(pub(crate) Arc<World>);
+
+impl Spied {
+    fn raw(&self) -> &dyn Store {
+        self.0.raw.store()
+    }
+
+    fn note(&self, what: &'static str, claim: &Claim, number: u64) {
+        self.0.note(Who::Store, what, spot_of(&claim.key), number_of(claim), number);
+    }
+
+    fn claimed(&self, claim: &Claim, answer: &Answer) {
+        let (number, now) = (number_of(claim), self.0.now());
+        let mut state = self.0.state();
+        if let Answer::Waiting(place) = answer {
+            state.attempts.queued(number, claim.id, place.seat, now);
+        }
+        let unwanted = state.attempts.get(number).is_some_and(|attempt| attempt.over);
+        state.coverage.ghosts += u64::from(unwanted);
+        let refuse = state.arrivals.arrives(claim.id, now);
+        drop(state);
+        if refuse && matches!(answer, Answer::Granted(_) | Answer::Waiting(_)) {
+            self.0.violated(format!(
+                "the claim of attempt {number} was withdrawn before it arrived, and lives"
+            ));
+        }
+        match answer {
+            Answer::Granted(grant) => self.note("granted, token", claim, grant.token),
+            Answer::Waiting(place) => self.note("queued, seat", claim, place.seat),
+            Answer::Busy => self.note("busy", claim, 0),
+            _ => self.note("claim refused", claim, 0),
+        }
+    }
+}
+
+fn number_of(claim: &Claim) -> u64 {
+    claim.label.parse().unwrap_or(u64::MAX)
+}
+
+fn spot_of(key: &Key) -> Option<Spot> {
+    Spot::ALL.into_iter().find(|spot| spot.name() == key.as_str())
+}
+
+impl Store for Spied {
+    fn info(&self) -> &Info {
+        self.raw().info()
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        self.raw().open(inbox, wakes)
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        Box::pin(async move {
+            let answer = self.raw().claim(claim).await?;
+            self.claimed(claim, &answer);
+            Ok(answer)
+        })
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        Box::pin(async move {
+            let answers = self.raw().renew(claims).await?;
+            for (claim, answer) in claims.iter().zip(&answers) {
+                match answer {
+                    Answer::Granted(grant) => self.note("renewed, token", claim, grant.token),
+                    Answer::Waiting(place) => self.note("renewed, waits, seat", claim, place.seat),
+                    _ => {
+                        self.note("renewal finds nothing", claim, 0);
+                        self.0.count(|coverage| coverage.reconciliations += 1);
+                    }
+                }
+            }
+            Ok(answers)
+        })
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        Box::pin(async move {
+            let answer = self.raw().amend(claim, change).await?;
+            let what = match change {
+                Change::Units(_) => "amended units",
+                Change::Give { .. } => "counted down",
+                Change::Value(_) => "published",
+                Change::Owner(_) => "handed over",
+                Change::Tail(_) => "left a tail",
+                Change::Limit(_) => "got a limit",
+            };
+            match &answer {
+                Answer::Granted(grant) => self.note(what, claim, grant.units),
+                Answer::Left(left) => self.note(what, claim, *left),
+                Answer::Waiting(_) => self.note("waits for more units", claim, 0),
+                _ => self.note("amend finds nothing", claim, 0),
+            }
+            Ok(answer)
+        })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        Box::pin(async move {
+            let found = self.raw().release(claim, refuse_for).await?;
+            let now = self.0.now();
+            self.0.state().arrivals.released(claim.id, now);
+            match found {
+                Released::Held => self.note("released", claim, 0),
+                Released::Waiting => self.note("left the queue", claim, 0),
+                Released::Gone => self.note("release finds nothing", claim, 0),
+            }
+            Ok(found)
+        })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        self.raw().inspect(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        self.raw().list(prefix, cursor)
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        self.raw().evict(key, token)
+    }
+}

@@ -1,0 +1,64 @@
+//! Giving back.
+
+use std::time::Duration;
+
+use leasehold_core::Released;
+
+use super::{Holding, Worker};
+use crate::cancel::{Patience, unless_cancelled};
+use crate::setup::LEASES;
+
+impl Worker {
+    pub(super) async fn release(&mut self, holding: Holding) {
+        let patience = self.patience();
+        self.give_back(holding, patience).await;
+    }
+
+    pub(super) fn drop_it(&mut self, holding: Holding) {
+        self.note("drops", holding.spot, holding.attempts[0], 0);
+        drop(holding);
+    }
+
+    /// Releases, and judges what the store says that it found.
+    pub(super) async fn give_back(&mut self, holding: Holding, patience: Patience) {
+        let Holding { attempts, spot, held, rests_until, .. } = holding;
+        self.note("releases", spot, attempts[0], 0);
+        let was_valid = held.guards().iter().map(|guard| guard.valid_for()).min().unwrap_or_default();
+        let started = self.world.now();
+        let Some(found) = unless_cancelled(held.release(), patience).await else {
+            return self.cancelled(spot, attempts[0]);
+        };
+        // In the client's time, which may be the faster one.
+        let took = (self.world.now() - started).mul_f64(1.2) + Duration::from_millis(2);
+        // Perhaps while the release was under way.
+        let evicted = self.world.was_evicted(&attempts);
+        match found {
+            Ok(Released::Held) => {
+                if let Some(at) = rests_until.filter(|_| !evicted) {
+                    self.world.job_rests_until(at);
+                }
+            }
+            Ok(found) if took < was_valid && !evicted => {
+                let message = format!("attempt {} was valid, and its release found {found:?}", attempts[0]);
+                self.world.violated(message);
+            }
+            Ok(_) => {}
+            Err(error) => self.judge("release", &error),
+        }
+    }
+
+    pub(super) async fn renew(&mut self, holding: Holding) {
+        let lease = LEASES[self.random.usize(0..LEASES.len())];
+        let patience = self.patience();
+        self.note("renews", holding.spot, holding.attempts[0], 0);
+        if let [guard] = holding.held.guards()[..] {
+            match unless_cancelled(guard.renew(lease), patience).await {
+                None => self.world.count(|coverage| coverage.cancellations += 1),
+                Some(Ok(())) => {}
+                Some(Err(error)) => self.judge("renew", &error),
+            }
+        }
+        self.world.look(holding.spot);
+        self.held.push(holding);
+    }
+}
