@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     rules::crates_inherit_the_lints,
     rules::exceptions_have_a_reason,
     rules::nothing_names_this_machine,
-    rules::dependencies_come_from_crates_io,
+    rules::dependencies_come_from_the_default_registry,
     rules::links_lead_somewhere,
 ];
 

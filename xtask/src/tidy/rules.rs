@@ -116,20 +116,22 @@ fn names(line: &str, place: &str) -> bool {
     })
 }
 
-pub(super) fn dependencies_come_from_crates_io(files: &[File]) -> Vec<String> {
+pub(super) fn dependencies_come_from_the_default_registry(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files {
         for (index, line) in file.text.lines().enumerate() {
             let elsewhere = match file.path.as_str() {
                 "Cargo.lock" => {
-                    line.starts_with("source = ")
-                        && line != "source = \"registry+https://github.com/rust-lang/crates.io-index\""
+                    // Cargo's own name for the registry that needs no settings.
+                    let default = "source = \"registry+https://github.com/rust-lang/";
+                    line.starts_with("source = ") && !line.starts_with(default)
                 }
                 ".cargo/config.toml" => ["[source", "[registr"].iter().any(|table| line.starts_with(table)),
                 _ => false,
             };
             if elsewhere {
-                complaints.push(file.complain(Some(index), "dependencies come from crates.io, by that name"));
+                complaints
+                    .push(file.complain(Some(index), "dependencies come from cargo's default registry"));
             }
         }
     }

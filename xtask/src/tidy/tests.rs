@@ -90,9 +90,10 @@ fn a_path_that_only_contains_such_a_name_is_fine() {
 
 #[test]
 fn a_dependency_from_elsewhere_is_named() {
-    let lock = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\nsource = \"git+https://example.org/x\"\n";
+    let lock =
+        "source = \"registry+https://github.com/rust-lang/index\"\nsource = \"git+https://example.org/x\"\n";
     let files = [file("Cargo.lock", lock), file(".cargo/config.toml", "[source.crates-io]\n")];
-    assert_eq!(dependencies_come_from_crates_io(&files).len(), 2);
+    assert_eq!(dependencies_come_from_the_default_registry(&files).len(), 2);
 }
 
 #[test]
