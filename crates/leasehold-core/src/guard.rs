@@ -191,3 +191,25 @@ impl Drop for Hand {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+
+    /// Compiles only if it is true: guards and clients may go to any thread and stay there.
+    #[test]
+    fn what_users_keep_can_go_anywhere() {
+        fn anywhere<T: Send + Sync + 'static>() {}
+        anywhere::<Client>();
+        anywhere::<Guard>();
+        anywhere::<ReadGuard>();
+        anywhere::<UpgradableGuard>();
+        anywhere::<WriteGuard>();
+        anywhere::<Leader>();
+        anywhere::<MultiGuard>();
+        anywhere::<LossSignal>();
+        anywhere::<Owner>();
+        anywhere::<Error>();
+        anywhere::<blocking::Guard>();
+    }
+}
