@@ -68,16 +68,14 @@ impl Latch {
         claim.lease = self.lives_for;
         let keeper = self.client.keeper();
         loop {
-            let answer = keeper.retry(&claim.key, || keeper.store.claim(&claim)).await?;
-            let now = self.client.inspect(&self.key).await?;
-            let found = now.and_then(|now| now.holders.into_iter().find(|holder| holder.count.is_some()));
-            match (answer, found) {
-                (_, Some(latch)) => return Ok(latch.value == claim.value),
-                // Counted down to zero, or out of time, between the two calls: it was set all the same.
-                (Answer::Granted(_), None) => return Ok(true),
-                // Those who were waiting for the last one are still leaving.
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            if let Answer::Granted(_) = keeper.retry(&claim.key, || keeper.store.claim(&claim)).await? {
+                return Ok(true);
             }
+            if self.count().await? > 0 {
+                return Ok(false);
+            }
+            // Those who waited for the last one are still leaving.
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 

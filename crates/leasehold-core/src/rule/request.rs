@@ -20,11 +20,19 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
     }
     let before = ledger.head()?;
     let mut head = enter(ledger, before.as_ref(), claim, now)?;
-    if before.is_some() && ledger.row(&claim.id)?.is_some() {
+    let is_latch = claim.count.is_some();
+    if before.is_some() && !is_latch && ledger.row(&claim.id)?.is_some() {
         // Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
         return renew(ledger, claim, now);
     }
     let promoted = catch_up(ledger, &mut head, now)?;
+    if let Some(latch) = ledger.row(&claim.id)?.filter(|_| is_latch) {
+        // A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
+        let is_ours = latch.value == claim.value;
+        let answer = if is_ours { granted(&latch, now, Extended::No) } else { Answer::Busy };
+        close(ledger, before.as_ref(), &head)?;
+        return Ok(Outcome { answer, promoted, ended: Vec::new() });
+    }
 
     let mut row = Row::arriving(claim, now);
     let may_hold = head.waiting == 0 || claim.order == Order::Barging;
