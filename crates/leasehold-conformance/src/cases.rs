@@ -1,24 +1,31 @@
 //! The laws, one file per group.
 
 mod amending;
+mod blocking;
 mod cancelling;
 mod contention;
 mod cost;
 mod differential;
+mod election;
 mod ending;
 mod exclusion;
 mod faults;
 mod guards;
+mod job;
+mod latch;
 mod leaks;
 mod leases;
+mod multi;
 mod mutex;
 mod names;
 mod options;
 mod order;
 mod outages;
+mod owner;
 mod rwlock;
 mod semaphore;
 mod sight;
+mod ticket;
 mod tokens;
 
 use crate::case::Case;
@@ -38,6 +45,13 @@ pub(crate) fn all() -> Vec<Case> {
         mutex::cases(),
         rwlock::cases(),
         semaphore::cases(),
+        latch::cases(),
+        election::cases(),
+        job::cases(),
+        multi::cases(),
+        owner::cases(),
+        ticket::cases(),
+        blocking::cases(),
         options::cases(),
         guards::cases(),
         cancelling::cases(),

@@ -3,7 +3,9 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use leasehold_core::{Client, Feature, Guard, Key, Options, Released, Result, WriteGuard};
+use leasehold_core::{
+    Client, Feature, Guard, Key, Leader, Multi, MultiGuard, Options, Released, Request, Result, WriteGuard,
+};
 
 use crate::fixture::RawState;
 use crate::scene::Scene;
@@ -17,10 +19,20 @@ pub(crate) enum View {
     SemaphoreOfOne,
     /// A semaphore of five with four permits taken.
     LastOfFive,
+    Election,
+    /// A multi-lock with one part.
+    MultiOfOne,
 }
 
 impl View {
-    pub(crate) const ALL: [Self; 4] = [Self::Mutex, Self::WriteLock, Self::SemaphoreOfOne, Self::LastOfFive];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Mutex,
+        Self::WriteLock,
+        Self::SemaphoreOfOne,
+        Self::LastOfFive,
+        Self::Election,
+        Self::MultiOfOne,
+    ];
 
     /// The group that its trials are listed under.
     pub(crate) fn group(self) -> &'static str {
@@ -29,14 +41,17 @@ impl View {
             Self::WriteLock => "mutex/write_lock",
             Self::SemaphoreOfOne => "mutex/semaphore_of_one",
             Self::LastOfFive => "mutex/last_of_five",
+            Self::Election => "mutex/election",
+            Self::MultiOfOne => "mutex/multi_of_one",
         }
     }
 
     fn needs(self) -> Feature {
         match self {
-            Self::Mutex => Feature::Mutex,
+            Self::Mutex | Self::MultiOfOne => Feature::Mutex,
             Self::WriteLock => Feature::RwLock,
             Self::SemaphoreOfOne | Self::LastOfFive => Feature::Semaphore,
+            Self::Election => Feature::Election,
         }
     }
 }
@@ -132,6 +147,8 @@ impl Lock {
             View::WriteLock => Held::Write(client.rwlock(key).with(options).write().acquire().await?),
             View::SemaphoreOfOne => Held::Plain(client.semaphore(key, 1).with(options).acquire().await?),
             View::LastOfFive => Held::Plain(client.semaphore(key, 5).with(options).acquire().await?),
+            View::Election => Held::Lead(self.election().acquire().await?),
+            View::MultiOfOne => Held::Multi(self.multi().acquire().await?),
         })
     }
 
@@ -144,6 +161,8 @@ impl Lock {
                 client.semaphore(key, 1).with(options).try_acquire().await?.map(Held::Plain)
             }
             View::LastOfFive => client.semaphore(key, 5).with(options).try_acquire().await?.map(Held::Plain),
+            View::Election => self.election().try_acquire().await?.map(Held::Lead),
+            View::MultiOfOne => self.multi().try_acquire().await?.map(Held::Multi),
         })
     }
 
@@ -160,7 +179,17 @@ impl Lock {
             View::LastOfFive => {
                 client.semaphore(key, 5).with(options).acquire_within(limit).await?.map(Held::Plain)
             }
+            View::Election => self.election().acquire_within(limit).await?.map(Held::Lead),
+            View::MultiOfOne => self.multi().acquire_within(limit).await?.map(Held::Multi),
         })
+    }
+
+    fn election(&self) -> Request<Leader> {
+        self.client.election(self.key.as_str()).with(self.options.clone()).candidate("the value")
+    }
+
+    fn multi(&self) -> Multi {
+        Multi::new().and(self.client.mutex(self.key.as_str()).with(self.options.clone()))
     }
 }
 
@@ -169,6 +198,8 @@ impl Lock {
 pub(crate) enum Held {
     Plain(Guard),
     Write(WriteGuard),
+    Lead(Leader),
+    Multi(MultiGuard),
 }
 
 impl Held {
@@ -176,6 +207,8 @@ impl Held {
         match self {
             Self::Plain(guard) => guard.release().await,
             Self::Write(guard) => guard.release().await,
+            Self::Lead(leader) => leader.resign().await,
+            Self::Multi(guards) => guards.release().await,
         }
     }
 }
@@ -186,6 +219,8 @@ impl Deref for Held {
         match self {
             Self::Plain(guard) => guard,
             Self::Write(guard) => guard,
+            Self::Lead(leader) => leader,
+            Self::Multi(guards) => &guards.guards()[0],
         }
     }
 }
