@@ -139,9 +139,10 @@ impl Tables {
                 if place.held == 0 && matches!(entry.phase, Phase::Promoted(_) | Phase::Held) =>
             {
                 if entry.promoted_at.is_some_and(|at| sent <= at) {
-                    // Asked before the promotion, answered before it, and overtaken by the news of it: look again.
+                    // Asked before the promotion, answered before it, and overtaken by the news of it: look again,
+                    // at a time that is surely after it.
                     let key = LeaseKey::of(self.info.leases, &entry.claim);
-                    self.look_at(key, now);
+                    self.look_at(key, now + Duration::from_millis(1));
                     return Stand::Held;
                 }
                 // The store has forgotten our grant: what we hold is nobody's.
