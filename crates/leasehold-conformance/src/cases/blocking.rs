@@ -139,7 +139,11 @@ async fn release_says_that_it_held(scene: Scene) -> Verdict {
 async fn a_dropped_guard_frees_the_key(scene: Scene) -> Verdict {
     let (client, key) = (client(&scene).await?, scene.key());
     let lock = client.mutex(key.as_str());
-    on_thread(move || Ok(drop(lock.acquire()?))).await?;
+    on_thread(move || {
+        drop(lock.acquire()?);
+        Ok(())
+    })
+    .await?;
     scene.until_nothing_is_left(&key).await
 }
 

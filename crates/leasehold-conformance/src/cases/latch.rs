@@ -28,6 +28,8 @@ cases!("latch":
     deleting_ends_waiters_with_an_error,
     wait_within_says_no_and_leaves_no_place,
     nothing_is_left_after_zero,
+    a_latch_that_ran_out_of_time_can_be_set_again,
+    a_set_that_came_second_does_not_prolong_a_life,
 );
 
 /// Skips the case on stores without latches; otherwise one, seen by a new client.
@@ -261,4 +263,23 @@ async fn nothing_is_left_after_zero(scene: Scene) -> Verdict {
     assert_eq!(latch.count_down().await?, 0);
     soon(task).await?.map_err(Stop::fail)??;
     scene.until_swept(&key).await
+}
+
+async fn a_latch_that_ran_out_of_time_can_be_set_again(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let latch = latch(&scene, &key).await?;
+    assert!(latch.clone().lives_for(scene.lease()).set(3).await?);
+    scene.until_free(&key).await?;
+    assert!(soon(latch.set(1)).await??);
+    assert_eq!(latch.count().await?, 1);
+    Ok(())
+}
+
+async fn a_set_that_came_second_does_not_prolong_a_life(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let latch = latch(&scene, &key).await?;
+    assert!(latch.clone().lives_for(scene.lease()).set(3).await?);
+    assert!(!latch.clone().lives_for(LONG).set(3).await?);
+    assert!(!latch.set(3).await?);
+    scene.until_free(&key).await
 }

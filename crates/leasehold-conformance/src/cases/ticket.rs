@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use leasehold_core::{Client, ErrorKind, Feature, Key, Loss, Options, Owner, Ticket};
+use leasehold_core::layers::{Fault, Faults, Reply, Verb};
+use leasehold_core::{Client, ErrorKind, Feature, Key, Loss, Options, Owner, Released, Ticket};
 
 use crate::case::cases;
 use crate::scene::{LONG, SLACK, Scene};
@@ -15,6 +16,7 @@ cases!("ticket":
     a_waiter_does_not_get_in_between,
     the_second_adopter_gets_none,
     of_racing_adopters_one_gets_it,
+    an_adoption_whose_reply_was_lost_succeeds,
     a_ticket_whose_lease_has_ended_gives_none,
     what_was_adopted_is_renewed,
     permits_are_handed_over_with_their_number,
@@ -117,6 +119,20 @@ async fn of_racing_adopters_one_gets_it(scene: Scene) -> Verdict {
     }
     assert_eq!(winners.len(), 1);
     assert_eq!(scene.holders(&key).await?[0].token, winners[0].token());
+    Ok(())
+}
+
+async fn an_adoption_whose_reply_was_lost_succeeds(scene: Scene) -> Verdict {
+    let (giver, _) = two(&scene).await?;
+    let key = scene.key();
+    let ticket = ticket(&giver, &key).await?;
+    let faults = Faults::new(scene.fixture.store().await?);
+    faults.once(Verb::Amend, Fault { reply: Reply::Lost, ..Fault::default() });
+    let taker = Client::new(faults).await?;
+    let adopted = soon(taker.adopt(&ticket)).await??.expect("nobody was faster");
+    assert!(adopted.is_valid());
+    assert_eq!(scene.holders(&key).await?[0].token, adopted.token());
+    assert_eq!(adopted.release().await?, Released::Held);
     Ok(())
 }
 
