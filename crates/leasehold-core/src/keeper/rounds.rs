@@ -134,8 +134,10 @@ impl Tables {
                     let claim = entry.claim.clone();
                     self.leave(&claim, now);
                 }
+                // On a session all are named that live on it: the others would be withdrawn.
+                _ if matches!(key, LeaseKey::Shared(_)) => renewed.push(entry.claim.clone()),
                 (Phase::Held, _) if entry.renewal == Renewal::Never && entry.full && !looked => {}
-                (Phase::Asked, _) if matches!(key, LeaseKey::Own(_)) => {}
+                (Phase::Asked, _) => {}
                 _ => renewed.push(entry.claim.clone()),
             }
         }

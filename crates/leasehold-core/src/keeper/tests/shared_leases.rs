@@ -81,3 +81,14 @@ async fn a_lost_session_takes_all_its_guards_and_the_client_goes_on() {
     tokio::time::sleep(LEASE * 3).await;
     assert!(again.is_valid());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_is_not_withdrawn_by_the_renewal_of_others() {
+    let (clock, store) = world();
+    let client = client(&clock, &store).await;
+    let fixed = client.mutex("a").with(Options::new().fixed(LEASE)).acquire().await.unwrap();
+    let _renewed = client.mutex("b").acquire().await.unwrap();
+    tokio::time::sleep(LEASE / 2).await;
+    assert!(fixed.is_valid());
+    assert_eq!(fixed.release().await.unwrap(), Released::Held);
+}
