@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +13,13 @@ use crate::clock::{BootClock, Clock};
 use crate::error::Result;
 use crate::key::Key;
 use crate::rule::{self, Outcome};
-use crate::store::{Fut, Page, Snapshot, Store, Wakes};
+use crate::store::{Fut, Page, Promotion, Snapshot, Store, Wakes};
 
 /// How many keys a page of `list` has.
 const PAGE: usize = 1000;
+
+/// How many operations go by between two keys that are swept.
+const SWEEP_EVERY: u64 = 8;
 
 static INFO: Info = Info {
     name: "memory",
@@ -54,6 +58,31 @@ struct Shelf {
     books: BTreeMap<Key, Book>,
     fence: Fence,
     inboxes: HashMap<Inbox, Wakes>,
+    operations: u64,
+    /// The key that was swept last.
+    swept: Option<Key>,
+}
+
+impl Shelf {
+    /// Every now and then lets time pass for a key that perhaps nobody will ask about again: else the tails of
+    /// jobs, and what lost clients held, would pile up.
+    fn sweep(&mut self, now: u64) -> Result<Vec<Promotion>> {
+        self.operations += 1;
+        if !self.operations.is_multiple_of(SWEEP_EVERY) {
+            return Ok(Vec::new());
+        }
+        let after = self.swept.take().map_or(Bound::Unbounded, Bound::Excluded);
+        self.swept = self.books.range((after, Bound::Unbounded)).next().map(|(key, _)| key.clone());
+        let Some((key, book)) = self.swept.as_ref().and_then(|key| Some((key, self.books.get_mut(key)?)))
+        else {
+            return Ok(Vec::new());
+        };
+        let passed = rule::pass(&mut OpenBook::new(key, book, &mut self.fence, 0), now)?;
+        if book.is_empty() {
+            self.books.remove(key);
+        }
+        Ok(passed.promoted)
+    }
 }
 
 impl Memory {
@@ -87,14 +116,16 @@ impl Memory {
     ) -> Result<T> {
         let now = self.clock.now().as_millis();
         let mut shelf = self.lock();
-        let Shelf { books, fence, inboxes } = &mut *shelf;
+        let Shelf { books, fence, .. } = &mut *shelf;
         fence.prune(now);
         let book = books.entry(key.clone()).or_default();
         let outcome = operation(&mut OpenBook::new(key, book, fence, 0), now);
         if book.is_empty() {
             books.remove(key);
         }
-        let Outcome { answer, promoted, ended } = outcome?;
+        let Outcome { answer, mut promoted, ended } = outcome?;
+        promoted.extend(shelf.sweep(now)?);
+        let inboxes = &shelf.inboxes;
         let told: Vec<_> = promoted.into_iter().map(|p| (inboxes.get(&p.inbox).cloned(), p)).collect();
         let ended: Vec<_> = ended.iter().filter_map(|inbox| inboxes.get(inbox).cloned()).collect();
         drop(shelf);
@@ -173,5 +204,28 @@ impl Store for Memory {
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
         done(self.operate(key, |book, now| rule::evict(book, token, now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Units;
+    use crate::clock::TestClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_on_keys_that_nobody_asks_about_goes_with_the_traffic() {
+        let store = Memory::with_clock(Arc::new(TestClock::new()));
+        let claim = |key: String| Claim::new(Key::new(key).unwrap(), 1, Units::Exactly(1)).unwrap();
+        for n in 0..10 {
+            store.claim(&claim(format!("dead {n}"))).await.unwrap();
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+        for _ in 0..12 * SWEEP_EVERY {
+            let used = claim("in use".to_owned());
+            store.claim(&used).await.unwrap();
+            store.release(&used, None).await.unwrap();
+        }
+        assert_eq!(store.residue(), 0);
     }
 }
