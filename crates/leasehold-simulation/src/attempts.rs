@@ -21,8 +21,10 @@ pub(crate) struct Attempt {
     pub(crate) spot: Spot,
     fairness: Fairness,
     asked: Duration,
-    /// The claim that queued, its seat and when: a place that was lost and found again is another one.
-    queued: Option<(ClaimId, u64, Duration)>,
+    /// The last claim that was made for it.
+    claim: Option<ClaimId>,
+    /// The seat of that claim, and since when it has it.
+    queued: Option<(u64, Duration)>,
     granted: Option<(Duration, u64, u64)>,
     ended: Option<Duration>,
     /// Nobody waits for its outcome any more.
@@ -41,12 +43,16 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// A claim arrives. `true` when it must be refused: it was withdrawn, and has never been answered.
-    pub(crate) fn arrives(&mut self, id: ClaimId, now: Duration) -> bool {
-        let is_first = self.arrived.insert(id);
+    /// A claim arrives. `true` when it is the first copy of it.
+    pub(crate) fn arrives(&mut self, id: ClaimId) -> bool {
+        self.arrived.insert(id)
+    }
+
+    /// Whether a claim that arrives for the first time must be refused: it was withdrawn before.
+    pub(crate) fn must_refuse(&self, id: ClaimId, now: Duration) -> bool {
         // As long as the runtime promises to remember, on a clock that may be fast.
         let promised = (CALL_TIMEOUT * 2).mul_f64(0.9);
-        is_first && self.withdrawn.get(&id).is_some_and(|at| now < *at + promised)
+        self.withdrawn.get(&id).is_some_and(|at| now < *at + promised)
     }
 
     pub(crate) fn released(&mut self, id: ClaimId, now: Duration) {
@@ -58,8 +64,8 @@ impl Arrivals {
 
 impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
-        let (queued, granted, ended, over) = (None, None, None, false);
-        self.0.push(Attempt { spot, fairness, asked: now, queued, granted, ended, over });
+        let (claim, queued, granted, ended, over) = (None, None, None, None, false);
+        self.0.push(Attempt { spot, fairness, asked: now, claim, queued, granted, ended, over });
         self.0.len() as u64 - 1
     }
 
@@ -71,16 +77,24 @@ impl Attempts {
         self.0.get_mut(usize::try_from(number).ok()?)
     }
 
+    /// A new claim of the attempt has arrived: whatever place there was before is lost.
+    pub(crate) fn claimed(&mut self, number: u64, id: ClaimId) {
+        if let Some(attempt) = self.get_mut(number) {
+            (attempt.claim, attempt.queued) = (Some(id), None);
+        }
+    }
+
+    /// A claim has a place in the queue; the same claim can come to another place, when it lost the first.
     pub(crate) fn queued(&mut self, number: u64, id: ClaimId, seat: u64, now: Duration) {
-        let Some(attempt) = self.get_mut(number) else { return };
-        if attempt.queued.is_none_or(|(known, place, _)| (known, place) != (id, seat)) {
-            attempt.queued = Some((id, seat, now));
+        let Some(attempt) = self.get_mut(number).filter(|attempt| attempt.claim == Some(id)) else { return };
+        if attempt.queued.is_none_or(|(place, _)| place != seat) {
+            attempt.queued = Some((seat, now));
         }
     }
 
     pub(crate) fn granted(&mut self, number: u64, token: u64, units: u64, now: Duration) {
         if let Some(attempt) = self.get_mut(number) {
-            attempt.granted = Some((now, token, units));
+            (attempt.granted, attempt.ended) = (Some((now, token, units)), None);
         }
     }
 
@@ -120,7 +134,7 @@ impl Attempt {
             Event { at, worker, key: self.spot.name().to_owned(), step }
         };
         let mut events = vec![event(self.asked, Step::Asks { units })];
-        events.extend(self.queued.map(|(_, _, at)| event(at, Step::Queued)));
+        events.extend(self.queued.map(|(_, at)| event(at, Step::Queued)));
         events.push(event(at, Step::Acquired { token, units, deadline: u64::MAX }));
         if self.fairness == Fairness::Past {
             events.push(event(at, Step::Failed));

@@ -46,8 +46,8 @@ pub(crate) struct Beliefs {
     held: Vec<Belief>,
     /// Signals that have said that it is over.
     over: Vec<LossSignal>,
-    /// The attempts whose holds an administrator ended.
-    evicted: Vec<u64>,
+    /// The attempts whose holds an administrator ended, with which token and when: perhaps before they knew of them.
+    evicted: Vec<(u64, u64, Duration)>,
     /// Nobody may be granted the job before this.
     job_rests_until: Duration,
 }
@@ -74,7 +74,15 @@ impl World {
             } else {
                 state.attempts.granted(attempt, token, units, now);
                 let signal = guard.signal();
-                let (changing, evicted) = (false, None);
+                let known = state
+                    .beliefs
+                    .evicted
+                    .iter()
+                    .find(|(number, with, _)| (*number, *with) == (attempt, token));
+                let (changing, evicted) = (false, known.map(|(_, _, at)| *at));
+                if evicted.is_some() {
+                    state.attempts.ended(attempt, now);
+                }
                 let ends = asker.max_hold.map(|length| now + length.mul_f64(1.2));
                 let belief = Belief { ends, attempt, spot, signal, units, token, changing, evicted };
                 state.beliefs.held.push(belief);
@@ -121,11 +129,11 @@ impl World {
     }
 
     /// An administrator is about to end it.
-    pub(crate) fn evicting(&self, attempt: u64) {
+    pub(crate) fn evicting(&self, attempt: u64, token: u64) {
         let now = self.now();
         let mut state = self.state();
         state.coverage.evictions += 1;
-        state.beliefs.evicted.push(attempt);
+        state.beliefs.evicted.push((attempt, token, now));
         if let Some(belief) = state.beliefs.get_mut(attempt) {
             belief.evicted.get_or_insert(now);
         }
@@ -135,7 +143,7 @@ impl World {
     /// Whether any of these was evicted at some time, also while its release was under way.
     pub(crate) fn was_evicted(&self, attempts: &[u64]) -> bool {
         let state = self.state();
-        attempts.iter().any(|attempt| state.beliefs.evicted.contains(attempt))
+        attempts.iter().any(|attempt| state.beliefs.evicted.iter().any(|(number, ..)| number == attempt))
     }
 
     /// The job was given back in good order: nobody starts it before this.
@@ -167,7 +175,7 @@ impl State {
             coverage.lost(loss);
             attempts.ended(belief.attempt, now);
             over.push(belief.signal.clone());
-            if loss == Loss::Gone && !evicted.contains(&belief.attempt) {
+            if loss == Loss::Gone && !evicted.iter().any(|(number, ..)| *number == belief.attempt) {
                 complaint = Some(format!("attempt {} is told that it is gone, and is not", belief.attempt));
             }
             false

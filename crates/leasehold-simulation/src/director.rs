@@ -113,7 +113,7 @@ impl Director {
         let Some(victim) = self.random.choice(&seen.holders) else { return };
         let attempt = victim.label.parse().unwrap_or(u64::MAX);
         self.world.note(Who::Director, "evicts, token", Some(spot), attempt, victim.token);
-        self.world.evicting(attempt);
+        self.world.evicting(attempt, victim.token);
         if spot == Spot::JOB {
             self.world.job_rests_until(Duration::ZERO);
         }

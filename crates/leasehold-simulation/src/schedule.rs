@@ -60,7 +60,8 @@ pub fn run(setup: &Setup, seed: u64) -> Verdict {
         world
     });
     drop(runtime);
-    let story = world.lines();
+    let mut story = vec![format!("{:?}", world.scene)];
+    story.extend(world.lines());
     let mut state = world.state();
     state.coverage.schedules = 1;
     Verdict { seed, violation: state.violation.take(), story, coverage: state.coverage }

@@ -65,6 +65,8 @@ impl Act {
 pub enum Trouble {
     /// Changes of a claim that arrive a second time.
     RepeatedChanges,
+    /// Renewals of a session that arrive after claims that were sent later.
+    LateRounds,
     /// Administrators who evict.
     Evictions,
     /// Clients that are closed.
@@ -81,7 +83,8 @@ pub enum Trouble {
 
 impl Trouble {
     /// All of them with the words that the command line has for them.
-    pub const ALL: [(&'static str, Self); 7] = [
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("late-rounds", Self::LateRounds),
         ("repeated-changes", Self::RepeatedChanges),
         ("evictions", Self::Evictions),
         ("closing", Self::Closing),

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use leasehold_core::layers::{Faults, Hint};
 use leasehold_core::{Client, Options, Result, TestClock};
 
-use crate::setup::{CALL_TIMEOUT, LEASES, Trouble};
+use crate::setup::{CALL_TIMEOUT, LEASES};
 use crate::spy::Spied;
 use crate::weather::Weather;
 use crate::world::World;
@@ -24,7 +24,7 @@ impl Machine {
     /// A process that has just started.
     pub(crate) async fn start(world: &Arc<World>, rate: u64, random: &mut Rng) -> Result<Arc<Self>> {
         let clock = Arc::new(TestClock::with_rate(rate));
-        let weather = Arc::new(Weather::new(random.fork(), world.setup.has(Trouble::RepeatedChanges)));
+        let weather = Arc::new(Weather::new(random.fork(), world));
         let faults = Faults::new(Spied(world.clone()));
         let defaults = Options::new().lease(LEASES[random.usize(0..LEASES.len())]);
         let builder = Client::builder().clock(clock.clone()).call_timeout(CALL_TIMEOUT).defaults(defaults);

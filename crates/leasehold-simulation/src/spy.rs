@@ -24,12 +24,16 @@ impl Spied {
     fn claimed(&self, claim: &Claim, answer: &Answer) {
         let (number, now) = (number_of(claim), self.0.now());
         let mut state = self.0.state();
+        let is_first = state.arrivals.arrives(claim.id);
+        if is_first {
+            state.attempts.claimed(number, claim.id);
+        }
         if let Answer::Waiting(place) = answer {
             state.attempts.queued(number, claim.id, place.seat, now);
         }
         let unwanted = state.attempts.get(number).is_some_and(|attempt| attempt.over);
         state.coverage.ghosts += u64::from(unwanted);
-        let refuse = state.arrivals.arrives(claim.id, now);
+        let refuse = is_first && state.arrivals.must_refuse(claim.id, now);
         drop(state);
         if refuse && matches!(answer, Answer::Granted(_) | Answer::Waiting(_)) {
             self.0.violated(format!(

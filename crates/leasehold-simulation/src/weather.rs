@@ -7,7 +7,8 @@ use fastrand::Rng;
 use leasehold_core::layers::{Call, Fault, Hint, Reply, Request, Verb, WakeFault};
 use tokio::time::Instant;
 
-use crate::setup::LONGEST_DELAY;
+use crate::setup::{LONGEST_DELAY, Leases, Trouble};
+use crate::world::World;
 
 /// How the network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Weather {
     state: Mutex<State>,
     /// Whether changes of a claim may arrive twice.
     repeats_changes: bool,
+    /// Whether renewals may arrive late.
+    delays_renewals: bool,
 }
 
 #[derive(Debug)]
@@ -38,8 +41,13 @@ struct State {
 }
 
 impl Weather {
-    pub(crate) fn new(random: Rng, repeats_changes: bool) -> Self {
-        Self { state: Mutex::new(State { sky: Sky::Clear, stopped_until: None, random }), repeats_changes }
+    pub(crate) fn new(random: Rng, world: &World) -> Self {
+        let late_rounds = world.setup.has(Trouble::LateRounds);
+        Self {
+            state: Mutex::new(State { sky: Sky::Clear, stopped_until: None, random }),
+            repeats_changes: world.setup.has(Trouble::RepeatedChanges),
+            delays_renewals: late_rounds || world.scene.leases == Leases::PerClaim,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -73,6 +81,13 @@ impl Weather {
         };
         fault.before += state.stopped_for();
         if call.verb == Verb::Amend && !self.repeats_changes {
+            fault.again_after = None;
+        }
+        if call.verb == Verb::Renew && !self.delays_renewals {
+            if !fault.before.is_zero() {
+                // What would be late does not arrive at all.
+                fault.request = Request::Lost;
+            }
             fault.again_after = None;
         }
         fault

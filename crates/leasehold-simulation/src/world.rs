@@ -17,6 +17,9 @@ use crate::coverage::Coverage;
 use crate::setup::{Leases, Scene, Setup, Spot};
 use crate::trace::{Line, Who};
 
+/// A schedule has some thousand lines; with this many somebody asks again and again without letting time pass.
+const MOST_LINES: usize = 50_000;
+
 /// A store that can say what is left in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Raw {
@@ -102,7 +105,16 @@ impl World {
 
     pub(crate) fn note(&self, who: Who, what: &'static str, spot: Option<Spot>, attempt: u64, number: u64) {
         let line = Line { at: self.now(), who, what, spot, attempt, number };
-        self.state().lines.push(line);
+        let lines = {
+            let mut state = self.state();
+            state.lines.push(line);
+            state.lines.len()
+        };
+        if lines == MOST_LINES {
+            self.violated("the clients and the store talk without end");
+            // It may be one task that never lets go of the thread: this ends it.
+            panic!("{}", line);
+        }
     }
 
     pub(crate) fn count(&self, what: impl FnOnce(&mut Coverage)) {

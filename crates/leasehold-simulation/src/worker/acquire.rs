@@ -178,7 +178,7 @@ impl Worker {
     fn check_time(&self, asker: &Asker, wait: Wait, took: Duration) {
         let most = match wait {
             Wait::Forever => return,
-            Wait::Not => CALL_TIMEOUT * 2,
+            Wait::Not => (CALL_TIMEOUT * 2).mul_f64(1.2),
             // A slow clock, the last question, leaving the queue.
             Wait::Within(limit) => limit.mul_f64(1.2) + Duration::from_millis(300),
         };

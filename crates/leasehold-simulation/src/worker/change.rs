@@ -105,7 +105,10 @@ impl Worker {
         for (asker, got) in [(one, got_one), (two, got_two)] {
             match got {
                 None => self.cancelled(spot, asker.attempt),
-                Some(Ok(Some(guard))) => self.take(asker, Held::Plain(guard)),
+                Some(Ok(Some(guard))) => {
+                    let (attempts, held) = (vec![asker.attempt], Held::Plain(guard));
+                    self.held.push(Holding { attempts, spot, held, owned: false, rests_until: None });
+                }
                 Some(Ok(None)) => self.failed(&asker),
                 Some(Err(error)) => {
                     self.judge("adopt", &error);
@@ -125,9 +128,14 @@ impl Worker {
         let (options, patience) = (self.options(&mut asker), self.patience());
         let machine = self.slots[self.random.usize(0..self.slots.len())].now();
         let ticket = ticket.clone();
+        let world = self.world.clone();
         async move {
             let adopting = machine.client.adopt_with(&ticket, options);
-            (asker, unless_cancelled(adopting, patience).await)
+            let adopted = unless_cancelled(adopting, patience).await;
+            if let Some(Ok(Some(guard))) = &adopted {
+                world.granted(&asker, guard, guard.units());
+            }
+            (asker, adopted)
         }
     }
 }
