@@ -72,7 +72,6 @@ impl World {
                 state.coverage.joins += 1;
                 outer
             } else {
-                state.attempts.granted(attempt, token, units, now);
                 let signal = guard.signal();
                 let known = state
                     .beliefs
@@ -80,8 +79,9 @@ impl World {
                     .iter()
                     .find(|(number, with, _)| (*number, *with) == (attempt, token));
                 let (changing, evicted) = (false, known.map(|(_, _, at)| *at));
-                if evicted.is_some() {
-                    state.attempts.ended(attempt, now);
+                // Who was evicted before it knew that it held says nothing about the order of grants.
+                if evicted.is_none() {
+                    state.attempts.granted(attempt, token, units, now);
                 }
                 let ends = asker.max_hold.map(|length| now + length.mul_f64(1.2));
                 let belief = Belief { ends, attempt, spot, signal, units, token, changing, evicted };
@@ -89,7 +89,12 @@ impl World {
                 attempt
             }
         };
-        if spot == Spot::JOB && now < self.state().beliefs.job_rests_until {
+        let rests = {
+            let state = self.state();
+            // A clock that jumped has had its rest.
+            state.coverage.jumps == 0 && now < state.beliefs.job_rests_until
+        };
+        if spot == Spot::JOB && rests {
             self.violated(format!("attempt {attempt} runs the job before its time of rest is over"));
         }
         self.look(spot);

@@ -67,6 +67,8 @@ pub enum Trouble {
     RepeatedChanges,
     /// Renewals of a session that arrive after claims that were sent later.
     LateRounds,
+    /// Guards that are renewed with a shorter lease than before.
+    ShorterRenewals,
     /// Administrators who evict.
     Evictions,
     /// Clients that are closed.
@@ -83,7 +85,8 @@ pub enum Trouble {
 
 impl Trouble {
     /// All of them with the words that the command line has for them.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("shorter-renewals", Self::ShorterRenewals),
         ("late-rounds", Self::LateRounds),
         ("repeated-changes", Self::RepeatedChanges),
         ("evictions", Self::Evictions),

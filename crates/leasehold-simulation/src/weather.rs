@@ -84,11 +84,9 @@ impl Weather {
             fault.again_after = None;
         }
         if call.verb == Verb::Renew && !self.delays_renewals {
-            if !fault.before.is_zero() {
-                // What would be late does not arrive at all.
-                fault.request = Request::Lost;
-            }
-            fault.again_after = None;
+            // Whatever is done to it makes it late: it is not sent at all.
+            let refused = Fault { request: Request::Refused, ..Fault::default() };
+            return if fault == Fault::default() { fault } else { refused };
         }
         fault
     }
