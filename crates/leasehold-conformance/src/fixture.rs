@@ -22,6 +22,12 @@ pub trait Fixture: Debug + Send + Sync + 'static {
     /// busy machine, short for whoever waits for it to end.
     fn lease(&self) -> Duration;
 
+    /// How many may wait on one key. Stores that keep a key's claims in one record pay for every waiter with every
+    /// call, and have a limit.
+    fn crowd(&self) -> usize {
+        1000
+    }
+
     /// A name that nobody used before.
     fn fresh_key(&self) -> Key {
         static NEXT: AtomicU64 = AtomicU64::new(0);

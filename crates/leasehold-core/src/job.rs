@@ -87,7 +87,10 @@ impl Job {
             return self.skipped().await;
         };
         let done = guard.run(work(guard.token())).await?;
-        guard.release().await?;
+        if let Err(error) = guard.release().await {
+            // The work is done, and that is what counts; the release goes on in the background.
+            tracing::warn!(%error, "a job was done, but not given back yet");
+        }
         Ok(Run::Ran(done))
     }
 

@@ -1,8 +1,10 @@
 //! Holding more or fewer units than before, in place.
 
+use std::sync::Arc;
+
 use crate::claim::{Answer, Change, IfBusy};
 use crate::clock::{Moment, sleep_until};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::{Loss, Stage};
 
@@ -18,6 +20,11 @@ impl Guard {
     /// Holds this many units instead. `false` when they were not to be had within the wait.
     pub(crate) async fn resize(&self, units: u64, wait: Resize) -> Result<bool> {
         let (hand, keeper) = (self.hand(), &self.hand().life.0);
+        if Arc::strong_count(hand) > 1 {
+            // The other guards would go on believing in the old mode.
+            let message = "held several times by its owner: release the other guards first";
+            return Err(Error::new(ErrorKind::Invalid, message).on(self.key()));
+        }
         let before = hand.hold.units();
         let mut claim = hand.claim.clone();
         claim.if_busy = if wait == Resize::Try { IfBusy::Leave } else { IfBusy::Queue };

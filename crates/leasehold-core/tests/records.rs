@@ -62,6 +62,10 @@ impl Fixture for OnRecords {
         Duration::from_millis(400)
     }
 
+    fn crowd(&self) -> usize {
+        150
+    }
+
     fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
         Hook::Cannot("claims in memory end with the process")
     }

@@ -27,6 +27,8 @@ pub(crate) struct Attempt {
     queued: Option<(u64, Duration)>,
     granted: Option<(Duration, u64, u64)>,
     ended: Option<Duration>,
+    /// A release of it has arrived: another copy of the same finds nothing.
+    pub(crate) released: bool,
     /// Nobody waits for its outcome any more.
     pub(crate) over: bool,
 }
@@ -64,8 +66,9 @@ impl Arrivals {
 
 impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
-        let (claim, queued, granted, ended, over) = (None, None, None, None, false);
-        self.0.push(Attempt { spot, fairness, asked: now, claim, queued, granted, ended, over });
+        let (claim, queued, granted, ended) = (None, None, None, None);
+        let (released, over) = (false, false);
+        self.0.push(Attempt { spot, fairness, asked: now, claim, queued, granted, ended, released, over });
         self.0.len() as u64 - 1
     }
 
@@ -81,6 +84,20 @@ impl Attempts {
     pub(crate) fn claimed(&mut self, number: u64, id: ClaimId) {
         if let Some(attempt) = self.get_mut(number) {
             (attempt.claim, attempt.queued) = (Some(id), None);
+        }
+    }
+
+    /// A claim holds at once, in this seat: if that is another one, it had lost its place and asked again.
+    pub(crate) fn seated(&mut self, number: u64, seat: u64) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.queued = attempt.queued.filter(|(place, _)| *place == seat);
+        }
+    }
+
+    /// The store has let go of it on our word.
+    pub(crate) fn released(&mut self, number: u64) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.released = true;
         }
     }
 

@@ -151,6 +151,12 @@ impl World {
         attempts.iter().any(|attempt| state.beliefs.evicted.iter().any(|(number, ..)| number == attempt))
     }
 
+    /// Whether the store has let go of any of these on our word.
+    pub(crate) fn any_released(&self, attempts: &[u64]) -> bool {
+        let state = self.state();
+        attempts.iter().any(|number| state.attempts.get(*number).is_some_and(|attempt| attempt.released))
+    }
+
     /// The job was given back in good order: nobody starts it before this.
     pub(crate) fn job_rests_until(&self, at: Duration) {
         self.state().beliefs.job_rests_until = at;

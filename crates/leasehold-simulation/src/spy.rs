@@ -28,6 +28,9 @@ impl Spied {
         if is_first {
             state.attempts.claimed(number, claim.id);
         }
+        if let Answer::Granted(grant) = answer {
+            state.attempts.seated(number, grant.seat);
+        }
         if let Answer::Waiting(place) = answer {
             state.attempts.queued(number, claim.id, place.seat, now);
         }
@@ -118,7 +121,10 @@ impl Store for Spied {
             let now = self.0.now();
             self.0.state().arrivals.released(claim.id, now);
             match found {
-                Released::Held => self.note("released", claim, 0),
+                Released::Held => {
+                    self.0.state().attempts.released(number_of(claim));
+                    self.note("released", claim, 0);
+                }
                 Released::Waiting => self.note("left the queue", claim, 0),
                 Released::Gone => self.note("release finds nothing", claim, 0),
             }

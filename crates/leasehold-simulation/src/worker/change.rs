@@ -6,9 +6,9 @@ use leasehold_core::{ErrorKind, Guard, Result, Ticket, WHOLE};
 use super::{Holding, Worker};
 use crate::attempts::Fairness;
 use crate::beliefs::Asker;
-use crate::cancel::unless_cancelled;
+use crate::cancel::{Patience, unless_cancelled};
 use crate::held::{Held, UPGRADABLE};
-use crate::setup::{Leases, Spot};
+use crate::setup::{CALL_TIMEOUT, Leases, Spot};
 
 impl Worker {
     /// Upgrades or downgrades.
@@ -132,7 +132,11 @@ impl Worker {
         spot: Spot,
     ) -> impl Future<Output = (Asker, Option<Result<Option<Guard>>>)> + Send + use<> {
         let mut asker = self.begin(spot, Fairness::Past, false);
-        let (options, patience) = (self.options(&mut asker), self.patience());
+        let (options, mut patience) = (self.options(&mut asker), self.patience());
+        if matches!(patience, Patience::Endless) {
+            // Its machine may be killed, and this worker lives elsewhere.
+            patience = Patience::For(CALL_TIMEOUT * 10);
+        }
         let machine = self.slots[self.random.usize(0..self.slots.len())].now();
         let ticket = ticket.clone();
         let world = self.world.clone();
