@@ -146,7 +146,7 @@ impl Scene {
         let few = random.usize(1..=3);
         let acts = random.choose_multiple(Act::ALL, few);
         let leases = setup.leases.unwrap_or(either);
-        Self { leases, store_rate, client_rates, acts, latch_count: random.u64(1..=5) }
+        Self { leases, store_rate, client_rates, acts, latch_count: random.u64(1..=30) }
     }
 }
 
