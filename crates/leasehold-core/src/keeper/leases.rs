@@ -35,6 +35,8 @@ pub(super) struct Lease {
     pub(super) claims: Vec<ClaimId>,
     /// When a request that extended it was sent, and to what length.
     extended: Option<(Moment, Duration)>,
+    /// The same for the last such request, which may have left a longer lease as it was.
+    renewed: Option<(Moment, Duration)>,
     /// When the task should look at it next.
     pub(super) due: Option<Moment>,
     /// A renewal is under way: at most one, so that replies cannot be confused.
@@ -52,6 +54,7 @@ impl Lease {
         Self {
             claims: Vec::new(),
             extended: None,
+            renewed: None,
             due: None,
             in_flight: false,
             look: false,
@@ -66,6 +69,7 @@ impl Lease {
         if better {
             self.extended = Some((sent, length));
         }
+        self.renewed = Some((sent, length));
         self.failed = 0;
     }
 
@@ -87,6 +91,6 @@ impl Lease {
     /// When to renew it again: a third of it after the last time, a little earlier at random, so that a
     /// thousand locks taken at once do not all come back at once.
     pub(super) fn renew_at(&self) -> Option<Moment> {
-        self.extended.map(|(sent, length)| sent + length.mul_f64((0.85 + 0.15 * fastrand::f64()) / 3.0))
+        self.renewed.map(|(sent, length)| sent + length.mul_f64((0.85 + 0.15 * fastrand::f64()) / 3.0))
     }
 }

@@ -20,13 +20,16 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
     }
     let before = ledger.head()?;
     let mut head = enter(ledger, before.as_ref(), claim, now)?;
-    let is_latch = claim.count.is_some();
-    if before.is_some() && !is_latch && ledger.row(&claim.id)?.is_some() {
+    let there = ledger.row(&claim.id)?;
+    let is_set_latch = |row: &Row| row.count.is_some() && row.held > 0;
+    if there.as_ref().is_some_and(|row| !is_set_latch(row)) {
         // Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
         return renew(ledger, claim, now);
     }
     let promoted = catch_up(ledger, &mut head, now)?;
-    if let Some(latch) = ledger.row(&claim.id)?.filter(|_| is_latch) {
+    if there.is_some()
+        && let Some(latch) = ledger.row(&claim.id)?
+    {
         // A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
         let is_ours = latch.value == claim.value;
         let answer = if is_ours { granted(&latch, now, Extended::No) } else { Answer::Busy };

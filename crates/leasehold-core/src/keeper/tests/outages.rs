@@ -1,6 +1,8 @@
 //! A store that is slow, silent or away.
 
 use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::layers::{Fault, Faults, Reply, Verb, WakeFault};
 
 async fn client(world: &World) -> (Client, Faults<Memory>) {
@@ -71,4 +73,22 @@ async fn without_a_single_notification_hand_over_takes_a_second_and_loss_a_third
     assert!(world.client().await.evict("k", guard.token()).await.unwrap());
     let took = elapsed(async { assert_eq!(guard.lost().await, Loss::Gone) }).await;
     assert!(took <= LEASE / 3, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_renewal_does_not_make_the_keeper_renew_without_pause() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    faults.plan(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fault::default()
+    });
+    let guard = client.mutex("k").with(Options::new().lease(LEASE * 100)).acquire().await.unwrap();
+    tokio::time::sleep(LEASE * 30).await;
+    guard.renew(LEASE).await.unwrap();
+    tokio::time::sleep(LEASE).await;
+    assert!(calls.load(Ordering::SeqCst) < 10, "{calls:?}");
+    assert!(guard.is_valid());
 }
