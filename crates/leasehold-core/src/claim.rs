@@ -37,6 +37,12 @@ impl ClaimId {
         Ok(Self(bytes))
     }
 
+    /// 64 random bits, for what is unique but no secret.
+    pub(crate) fn random_number() -> Result<u64> {
+        let [a, b, c, d, e, f, g, h, ..] = Self::random()?.0;
+        Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+
     /// The id with these bytes: for stores that read it back.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)

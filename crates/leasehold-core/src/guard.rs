@@ -152,10 +152,7 @@ impl Guard {
     /// `Invalid` when its owner has other guards of it.
     pub(crate) fn abandon(self) -> Result<()> {
         let key = self.key().clone();
-        let hand = Arc::into_inner(self.0).ok_or_else(|| {
-            let message = "held several times by its owner: release the other guards first";
-            Error::new(ErrorKind::Invalid, message).on(&key)
-        })?;
+        let hand = Arc::into_inner(self.0).ok_or_else(|| shared(&key))?;
         hand.part().abandon();
         Ok(())
     }
@@ -163,6 +160,12 @@ impl Guard {
     pub(crate) fn lost_error(&self, loss: Loss) -> Error {
         Error::new(ErrorKind::Lost, format!("lost: {loss}")).on(self.key())
     }
+}
+
+/// Why one of several guards of a hold cannot decide about all of it.
+pub(crate) fn shared(key: &Key) -> Error {
+    let message = "held several times by its owner: release the other guards first";
+    Error::new(ErrorKind::Invalid, message).on(key)
 }
 
 impl Hand {

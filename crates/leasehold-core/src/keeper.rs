@@ -71,9 +71,7 @@ impl Keeper {
         call_timeout: Duration,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Lifeline>> {
-        let inbox = Inbox(u64::from_le_bytes(
-            ClaimId::random()?.as_bytes()[..8].try_into().expect("eight of sixteen bytes"),
-        ));
+        let inbox = Inbox(ClaimId::random_number()?);
         let tables = Mutex::new(Tables::new(store.info().clone()));
         let (wake, stop, stopped) = (Notify::new(), Notify::new(), AtomicBool::new(false));
         let keeper = Arc::new(Self { store, clock, inbox, call_timeout, tables, wake, stopped, stop });

@@ -93,9 +93,7 @@ impl Latch {
     /// # Errors
     /// As [`count_down`](Self::count_down).
     pub async fn count_down_by(&self, n: u64) -> Result<u64> {
-        let op = u64::from_le_bytes(
-            ClaimId::random()?.as_bytes()[..8].try_into().expect("eight of sixteen bytes"),
-        );
+        let op = ClaimId::random_number()?;
         match self.client.keeper().amend(&self.claim()?, &Change::Give { n, op }).await? {
             Answer::Left(left) => Ok(left),
             _ => Ok(0),

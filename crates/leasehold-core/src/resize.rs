@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::claim::{Answer, Change, IfBusy};
 use crate::clock::{Moment, sleep_until};
-use crate::error::{Error, ErrorKind, Result};
-use crate::guard::Guard;
+use crate::error::Result;
+use crate::guard::{Guard, shared};
 use crate::hold::{Loss, Stage};
 
 /// How long a change of units may wait.
@@ -22,8 +22,7 @@ impl Guard {
         let (hand, keeper) = (self.hand(), &self.hand().life.0);
         if Arc::strong_count(hand) > 1 {
             // The other guards would go on believing in the old mode.
-            let message = "held several times by its owner: release the other guards first";
-            return Err(Error::new(ErrorKind::Invalid, message).on(self.key()));
+            return Err(shared(self.key()));
         }
         let before = hand.hold.units();
         let mut claim = hand.claim.clone();
