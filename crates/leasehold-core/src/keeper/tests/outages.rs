@@ -94,3 +94,24 @@ async fn a_shorter_renewal_does_not_make_the_keeper_renew_without_pause() {
     assert!(calls.load(Ordering::SeqCst) < 20, "{calls:?}");
     assert!(guard.is_valid());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_done_is_done_also_when_its_release_is_not_answered() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    faults.once(Verb::Release, Fault { reply: Reply::Lost, ..Fault::default() });
+    assert_eq!(client.job("k").run(|_| async { 42 }).await.unwrap(), crate::Run::Ran(42));
+    world.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_several_guards_of_an_owner_cannot_change_the_mode_of_all() {
+    let world = World::new();
+    let client = world.client().await;
+    let owner = crate::Owner::new();
+    let lock = client.rwlock("k").with(Options::new().owner(&owner));
+    let (one, other) = (lock.write().acquire().await.unwrap(), lock.write().acquire().await.unwrap());
+    assert_eq!(one.downgrade().await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(client.rwlock("k").read().try_acquire().await.unwrap().is_none(), "a reader beside a writer");
+    assert!(other.downgrade().await.is_ok());
+}
