@@ -16,6 +16,7 @@ const NOT_STORES: &[&str] = &[
     "leasehold-cli",
     "leasehold-bench",
     "leasehold-simulation",
+    "leasehold-servers",
 ];
 
 /// What everybody wants to know of a store, in this order.
