@@ -20,6 +20,13 @@ pub(crate) const GLANCE: Duration = Duration::from_millis(5);
 /// A lease that does not end during a case.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
+/// Waits for what must come, however busy the machine is.
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = Verdict<F::Output>> {
+    let never = Stop::fail("still waiting");
+    async { tokio::time::timeout(SLACK * 2, what).await.map_err(|_| never) }
+}
+
 /// One trial's fixture, with one connection opened on it.
 #[derive(Debug)]
 pub(crate) struct Scene {

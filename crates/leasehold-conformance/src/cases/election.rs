@@ -3,7 +3,7 @@
 use leasehold_core::{Capability, Election, ErrorKind, Feature, Key, Loss, Options, Released};
 
 use crate::case::cases;
-use crate::scene::{SLACK, Scene};
+use crate::scene::{Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("election":
@@ -26,11 +26,6 @@ async fn election(scene: &Scene, key: &Key) -> Verdict<Election> {
         return Err(Stop::skip("the store has no election"));
     }
     Ok(scene.fixture.connect().await?.election(key.as_str()))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 async fn one_leads_at_a_time(scene: Scene) -> Verdict {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::case::cases;
-use crate::scene::{LONG, SLACK, Scene};
+use crate::scene::{LONG, SLACK, Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("job":
@@ -32,11 +32,6 @@ async fn client(scene: &Scene) -> Verdict<Client> {
         true => Ok(scene.fixture.connect().await?),
         false => Err(Stop::skip("the store has no job")),
     }
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 /// Starts a run that does not end by itself, and waits until it is at work.

@@ -7,7 +7,7 @@ use leasehold_core::{Client, ErrorKind, Feature, Key, Latch};
 use tokio::time::Instant;
 
 use crate::case::cases;
-use crate::scene::{LONG, SLACK, Scene};
+use crate::scene::{LONG, Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("latch":
@@ -38,11 +38,6 @@ async fn latch(scene: &Scene, key: &Key) -> Verdict<Latch> {
         return Err(Stop::skip("the store has no latch"));
     }
     Ok(scene.fixture.connect().await?.latch(key.as_str()))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 type Waiter = tokio::task::JoinHandle<leasehold_core::Result<()>>;

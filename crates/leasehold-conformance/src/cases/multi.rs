@@ -7,7 +7,7 @@ use leasehold_core::{Capability, Client, ErrorKind, Key, Loss, Memory, Multi, Op
 use tokio::time::Instant;
 
 use crate::case::cases;
-use crate::scene::{SLACK, Scene};
+use crate::scene::{SLACK, Scene, soon};
 use crate::spy::{Call, Spy};
 use crate::verdict::{Stop, Verdict};
 
@@ -38,11 +38,6 @@ fn keys<const N: usize>(scene: &Scene) -> [Key; N] {
 /// The mutexes with these keys, as this client sees them.
 fn all(client: &Client, keys: &[&Key]) -> Multi {
     keys.iter().fold(Multi::new(), |multi, key| multi.and(client.mutex(key.as_str())))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 async fn all_are_held_together(scene: Scene) -> Verdict {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
-use crate::scene::{GLANCE, SLACK, Scene};
+use crate::scene::{GLANCE, SLACK, Scene, soon};
 use crate::spy::{Counts, Spy};
 use crate::verdict::{Stop, Verdict};
 
@@ -39,12 +39,6 @@ const AMPLE: Duration = Duration::from_secs(20);
 async fn gated(scene: &Scene) -> Verdict<(Client, Gate)> {
     let gate = Gate::new(scene.fixture.store().await?);
     Ok((Client::builder().call_timeout(CALL).connect(gate.clone()).await?, gate))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    let limit = CALL * 4 + SLACK;
-    tokio::time::timeout(limit, what).await.map_err(|_| Stop::fail(format_args!("not done after {limit:?}")))
 }
 
 async fn every_call_ends_while_nothing_passes(scene: Scene) -> Verdict {

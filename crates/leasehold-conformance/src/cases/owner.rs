@@ -4,7 +4,7 @@ use leasehold_core::{Capability, Client, ErrorKind, Key, Mutex, Options, Owner, 
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
-use crate::scene::{SLACK, Scene};
+use crate::scene::{Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("owner":
@@ -24,11 +24,6 @@ cases!("owner":
 /// A mutex as this owner sees it.
 fn lock(client: &Client, key: &Key, owner: &Owner) -> Mutex {
     client.mutex(key.as_str()).with(Options::new().owner(owner))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 async fn an_owner_acquires_again_what_it_holds(scene: Scene) -> Verdict {

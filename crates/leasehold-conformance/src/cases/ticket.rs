@@ -7,7 +7,7 @@ use leasehold_core::layers::{Fault, Faults, Reply, Verb};
 use leasehold_core::{Client, ErrorKind, Feature, Key, Loss, Options, Owner, Released, Ticket};
 
 use crate::case::cases;
-use crate::scene::{LONG, SLACK, Scene};
+use crate::scene::{LONG, Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("ticket":
@@ -34,11 +34,6 @@ async fn two(scene: &Scene) -> Verdict<(Client, Client)> {
         return Err(Stop::skip("the store has no hand-over"));
     }
     Ok((scene.fixture.connect().await?, scene.fixture.connect().await?))
-}
-
-/// Waits for what must end soon.
-async fn soon<F: Future>(what: F) -> Verdict<F::Output> {
-    tokio::time::timeout(SLACK * 2, what).await.map_err(|_| Stop::fail("still waiting"))
 }
 
 /// A ticket of a mutex whose lease does not end during the case.
