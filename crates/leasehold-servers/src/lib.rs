@@ -1,1 +1,11 @@
 //! Real servers on loopback for the tests of stores, and a proxy that breaks connections.
+//!
+//! Everything here is stopped when it is dropped, when the test panics, and even when the test's process is
+//! killed. Nothing is skipped: a program that is missing fails the test and names the way to get it.
+
+mod process;
+mod proxy;
+pub mod redis;
+
+pub use process::{Process, free_port, wait_until};
+pub use proxy::{Mode, Proxy};

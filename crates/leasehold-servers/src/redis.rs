@@ -1,0 +1,133 @@
+//! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{Process, free_port, wait_until};
+
+/// How long a server may take until it answers.
+const START: Duration = Duration::from_secs(20);
+
+/// The name of a server's log in its directory.
+const LOG: &str = "log";
+
+/// A single server without persistence, in a directory of its own.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    port: u16,
+    directory: TempDir,
+    settings: Vec<String>,
+}
+
+impl Redis {
+    /// A server that answers.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with more settings: pairs like `["--maxmemory", "2mb"]`.
+    ///
+    /// # Panics
+    /// When there is no `redis-server`, or it does not answer.
+    pub fn with(settings: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let port = free_port();
+        let process = run(port, directory.path(), &settings);
+        let mut server = Self { process, port, directory, settings };
+        server.wait();
+        server
+    }
+
+    /// Its port on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its process: to freeze, thaw or kill it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Kills it with -9 and starts it again on the same port. What it did not write to disk is gone.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.start_again();
+    }
+
+    /// Starts it again on the same port after it was killed or stopped.
+    pub fn start_again(&mut self) {
+        self.process = run(self.port, self.directory.path(), &self.settings);
+        self.wait();
+    }
+
+    /// What a command answers, as `redis-cli` prints it.
+    ///
+    /// # Panics
+    /// When there is no `redis-cli`.
+    pub fn cli(&self, words: &[&str]) -> String {
+        cli(self.port, words)
+    }
+
+    fn wait(&mut self) {
+        let (port, process, directory) = (self.port, &mut self.process, self.directory.path());
+        wait_until("redis-server answers", START, || {
+            assert!(process.is_running(), "redis-server ended: {}", log(directory));
+            let said = cli(port, &["ping"]);
+            // A server that wants a password or a certificate is there too.
+            said.contains("PONG") || said.contains("NOAUTH") || said.contains("closed")
+        });
+    }
+}
+
+fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
+    let port = port.to_string();
+    let mut words: Vec<OsString> = Vec::new();
+    for word in ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--logfile", LOG, "--dir"] {
+        words.push(word.into());
+    }
+    words.push(directory.into());
+    words.extend(settings.iter().map(OsString::from));
+    Process::start("redis-server", &words)
+}
+
+fn log(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join(LOG)).unwrap_or_default()
+}
+
+fn cli(port: u16, words: &[&str]) -> String {
+    let port = port.to_string();
+    let mut program = Command::new("redis-cli");
+    let output = program.args(["-p", &port]).args(words).output();
+    let output = output.expect("redis-cli is there: `cargo xtask test` installs it");
+    let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    String::from_utf8_lossy(&said).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_started_again_has_its_port_and_none_of_its_data() {
+        let mut server = Redis::start();
+        assert_eq!(server.cli(&["set", "key", "value"]), "OK");
+        server.restart();
+        assert_eq!(server.cli(&["exists", "key"]), "0");
+    }
+}
