@@ -1,13 +1,16 @@
 //! What can be typed: clap definitions and nothing else. `settings` checks what belongs together.
 
-use std::ffi::OsString;
-use std::time::Duration;
+mod hold;
+mod latch;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold::Key;
 
-use crate::{duration, exit};
+pub(crate) use self::hold::{ElectArgs, HoldArgs, RunArgs, WorkArgs};
+pub(crate) use self::latch::{LatchArgs, LatchVerb};
+use crate::exit;
+use crate::output::Remarks;
 
 /// Run programs under a distributed lock, and see who holds what.
 #[derive(Debug, Parser)]
@@ -43,6 +46,12 @@ pub(crate) enum Command {
     /// Run a program while holding a lock
     #[command(after_help = exit::help())]
     Run(RunArgs),
+    /// Run a program while leading an election
+    #[command(after_help = exit::help())]
+    Elect(ElectArgs),
+    /// Wait for a number of things to happen
+    #[command(subcommand, disable_help_subcommand = true)]
+    Latch(LatchVerb),
     /// List the locks in use
     List(ListArgs),
     /// Show who holds a lock and who waits for it
@@ -58,50 +67,21 @@ pub(crate) enum Command {
     },
     /// Print the manual page, of leasehold or of one of its commands
     Man {
-        /// Which command
-        #[arg(value_parser = ["run", "list", "show", "watch", "release", "completions", "man"])]
-        command: Option<String>,
+        /// Which command, such as run, or latch set
+        command: Vec<String>,
     },
 }
 
-/// Arguments of `run`.
-///
-/// Without --shared or --permits the lock is exclusive, and the same lock as a mutex of the library.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Wait at most this long for the lock (10s, 1h 30m); default: for ever
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, conflicts_with = "try_once")]
-    pub(crate) wait: Option<Duration>,
-    /// Do not wait: exit 75 when the lock is not free
-    #[arg(long = "try")]
-    pub(crate) try_once: bool,
-    /// How long the lock outlives a crash; renewed every third of it
-    #[arg(long, value_name = "DUR", value_parser = duration::parse_positive, default_value = "30s")]
-    pub(crate) lease: Duration,
-    /// Never renew: the program is ended when the lease is over
-    #[arg(long)]
-    pub(crate) fixed: bool,
-    /// End the program when it has held the lock for this long
-    #[arg(long, value_name = "DUR", value_parser = duration::parse_positive)]
-    pub(crate) max_hold: Option<Duration>,
-    /// Share the lock with others who say --shared
-    #[arg(long, conflicts_with = "permits")]
-    pub(crate) shared: bool,
-    /// Take N of M permits; everybody must name the same M
-    #[arg(long, value_name = "N/M")]
-    pub(crate) permits: Option<String>,
-    /// When the lock is lost, the time between SIGTERM and SIGKILL; never past the end of the lease
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, default_value = "5s")]
-    pub(crate) grace: Duration,
-    /// What others see as the holder; default: host and process id
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) label: Option<String>,
-    /// The name of the lock
-    #[arg(value_parser = key)]
-    pub(crate) key: Key,
-    /// The program and its arguments; no shell is involved
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
+impl Command {
+    /// How what happens is told on stderr.
+    pub(crate) fn remarks(&self) -> Remarks {
+        match self {
+            Self::Run(RunArgs { hold, .. }) | Self::Elect(ElectArgs { hold, .. }) if hold.json => {
+                Remarks::Json
+            }
+            _ => Remarks::Text,
+        }
+    }
 }
 
 /// Arguments of `list`.
@@ -175,6 +155,16 @@ mod tests {
             "leasehold completions bash",
             "leasehold man",
             "leasehold man run",
+            "leasehold man latch set",
+            "leasehold run --at-least 1h --max-hold 2h --try --json k -- true",
+            "leasehold elect k -- true",
+            "leasehold elect --value a:1 --again --wait 1s --lease 5s --max-hold 1h --grace 1s --label x --json k -- true",
+            "leasehold latch set k 3 --lives-for 1h",
+            "leasehold latch down k",
+            "leasehold latch down k 2 --json",
+            "leasehold latch wait k --wait 10s",
+            "leasehold latch show k",
+            "leasehold latch delete k",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -193,7 +183,19 @@ mod tests {
             ("leasehold run --lease soon k -- true", ErrorKind::ValueValidation),
             ("leasehold run --frob k -- true", ErrorKind::UnknownArgument),
             ("leasehold release k --token x", ErrorKind::ValueValidation),
-            ("leasehold man frob", ErrorKind::InvalidValue),
+            ("leasehold run --at-least 0 k -- true", ErrorKind::ValueValidation),
+            ("leasehold run --at-least 1s --wait 1s k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --at-least 1s --lease 1s k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --at-least 1s --fixed k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --at-least 1s --shared k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold run --at-least 1s --permits 1/2 k -- true", ErrorKind::ArgumentConflict),
+            ("leasehold elect k", ErrorKind::MissingRequiredArgument),
+            ("leasehold elect --shared k -- true", ErrorKind::UnknownArgument),
+            ("leasehold latch", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ("leasehold latch set k", ErrorKind::MissingRequiredArgument),
+            ("leasehold latch set k 0", ErrorKind::ValueValidation),
+            ("leasehold latch down k 0", ErrorKind::ValueValidation),
+            ("leasehold latch wait k --wait soon", ErrorKind::ValueValidation),
         ] {
             assert_eq!(parse(line).unwrap_err(), kind, "{line}");
         }
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn options_after_the_dashes_are_the_programs() {
         let Command::Run(run) = parse("leasehold run k -- prog --try -v").unwrap().command else { panic!() };
-        assert_eq!(run.command, ["prog", "--try", "-v"]);
-        assert!(!run.try_once);
+        assert_eq!(run.work.command, ["prog", "--try", "-v"]);
+        assert!(!run.hold.try_once);
     }
 }

@@ -31,13 +31,15 @@ pub(crate) enum Exit {
 }
 
 /// What each code means: for `--help` and the manual.
-pub(crate) const STATUS: &str = "  0        done; for `run`, the program's own status:
+pub(crate) const STATUS: &str = "  0        done; for `run` and `elect`, the program's own status:
   1..255   the program's exit code, 128+n when signal n ended it
   64       usage: bad argument, duration, key, permits or store URL
   65       the key is in use with another limit or kind
   69       the store cannot be reached, or refuses us
-  75       busy: --try found somebody else, or the --wait limit passed
-  79       the lock was lost while the program ran, and the program was ended
+  75       busy: --try found somebody else, the --wait limit passed, the job is not due, or the
+           latch is set already
+  79       lost: the lock or leadership ended while the program ran, and the program was ended;
+           or the latch was deleted while it was waited for
   126      the program cannot be executed; the key is free again
   127      the program was not found; the key is free again
 ";
@@ -47,8 +49,8 @@ pub(crate) const ENVIRONMENT: &str = "  LEASEHOLD_STORE    the store, when --sto
   XDG_STATE_HOME     where the default store is: leasehold/locks.db in it, or in ~/.local/state
   RUST_LOG           what to log to stderr, for example leasehold_core=debug
   LEASEHOLD_KEY, LEASEHOLD_TOKEN
-                     set for the program that `run` starts: the key, and the fencing token, a number
-                     larger than that of every earlier holder
+                     set for the program that `run` or `elect` starts: the key, and the fencing
+                     token, a number larger than that of every earlier holder
 ";
 
 /// The end of `--help`.

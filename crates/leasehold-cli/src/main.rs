@@ -39,10 +39,11 @@ fn main() -> ExitCode {
             .with_writer(io::stderr)
             .init();
     }
+    cli.command.remarks().choose();
     match perform(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            output::say(&failure);
+            output::complain(&failure);
             failure.exit.into()
         }
     }
@@ -55,12 +56,14 @@ fn perform(cli: Cli) -> Result<Exit, Failure> {
     runtime.block_on(async {
         match cli.command {
             Command::Run(args) => cmd::run::run(&settings::Run::new(args)?, &store()?).await,
+            Command::Elect(args) => cmd::run::run(&settings::Run::elect(args), &store()?).await,
+            Command::Latch(verb) => cmd::latch::latch(verb, &store()?).await,
             Command::List(args) => cmd::list::list(args, &store()?).await,
             Command::Show(args) => cmd::show::show(args, &store()?).await,
             Command::Watch(args) => cmd::show::watch(args, &store()?).await,
             Command::Release(args) => cmd::release::release(args, &store()?).await,
             Command::Completions { shell } => cmd::generate::completions(shell),
-            Command::Man { command } => cmd::generate::man(command.as_deref()),
+            Command::Man { command } => cmd::generate::man(&command),
         }
     })
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use leasehold::{Key, Options, WHOLE};
 
-use crate::args::RunArgs;
+use crate::args::{ElectArgs, HoldArgs, RunArgs, WorkArgs};
 use crate::exit::{Exit, Failure};
 
-/// What `run` is to do.
+/// How long a job may run when nothing is said about it.
+const AT_MOST: Duration = Duration::from_secs(3600);
+
+/// What `run` or `elect` is to do.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) key: Key,
@@ -19,16 +22,28 @@ pub(crate) struct Run {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) label: Option<String>,
+    pub(crate) on_loss: OnLoss,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
 }
 
 /// Which lock is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exclusive,
     Shared,
-    Permits { wanted: u64, of: u64 },
+    Permits {
+        wanted: u64,
+        of: u64,
+    },
+    /// Exclusive, for no longer than the lease, and nobody's for a while after the start.
+    Job {
+        at_least: Duration,
+    },
+    /// Exclusive, publishing a value.
+    Leader {
+        value: String,
+    },
 }
 
 /// How long to wait for it.
@@ -39,34 +54,59 @@ pub(crate) enum Wait {
     Not,
 }
 
+/// What follows when the lock was lost and the program is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnLoss {
+    Exit,
+    Again,
+}
+
 impl Run {
-    /// Checks what clap cannot.
+    /// What `run` is to do: checks what clap cannot.
     pub(crate) fn new(args: RunArgs) -> Result<Self, Failure> {
-        let mode = match (args.shared, &args.permits) {
-            (true, _) => Mode::Shared,
-            (false, Some(permits)) => parse_permits(permits)?,
-            (false, None) => Mode::Exclusive,
+        let mode = match (args.at_least, args.shared, &args.permits) {
+            (Some(at_least), ..) => Mode::Job { at_least },
+            (None, true, _) => Mode::Shared,
+            (None, false, Some(permits)) => parse_permits(permits)?,
+            (None, false, None) => Mode::Exclusive,
         };
-        let wait = match (args.try_once, args.wait) {
+        let mut run = Self::plain(mode, args.hold, args.work);
+        run.fixed = args.fixed;
+        if let Some(at_least) = args.at_least {
+            run.lease = at_most(at_least, run.max_hold.take())?;
+            run.wait = Wait::Not;
+        }
+        Ok(run)
+    }
+
+    /// What `elect` is to do.
+    pub(crate) fn elect(args: ElectArgs) -> Self {
+        let mut run = Self::plain(Mode::Leader { value: args.value }, args.hold, args.work);
+        run.on_loss = if args.again { OnLoss::Again } else { OnLoss::Exit };
+        run
+    }
+
+    fn plain(mode: Mode, hold: HoldArgs, work: WorkArgs) -> Self {
+        let wait = match (hold.try_once, hold.wait) {
             (true, _) => Wait::Not,
             (false, Some(limit)) => Wait::AtMost(limit),
             (false, None) => Wait::Forever,
         };
-        let mut command = args.command.into_iter();
-        // clap has seen to it that there is one.
-        let program = command.next().unwrap_or_default();
-        Ok(Self {
-            key: args.key,
+        let mut command = work.command.into_iter();
+        Self {
+            key: work.key,
             mode,
             wait,
-            lease: args.lease,
-            fixed: args.fixed,
-            max_hold: args.max_hold,
-            grace: args.grace,
-            label: args.label,
-            program,
+            lease: hold.lease,
+            fixed: false,
+            max_hold: hold.max_hold,
+            grace: hold.grace,
+            label: hold.label,
+            on_loss: OnLoss::Exit,
+            // clap has seen to it that there is one.
+            program: command.next().unwrap_or_default(),
             arguments: command.collect(),
-        })
+        }
     }
 
     /// The same for the library.
@@ -80,6 +120,15 @@ impl Run {
             options = options.label(label);
         }
         options
+    }
+}
+
+/// How long a job may run: a runner that dies must not free it before `at_least` is over.
+fn at_most(at_least: Duration, max_hold: Option<Duration>) -> Result<Duration, Failure> {
+    match max_hold {
+        None => Ok(AT_MOST.max(at_least)),
+        Some(limit) if limit >= at_least => Ok(limit),
+        Some(_) => Err(usage("--max-hold is shorter than --at-least: a crash would free the lock too soon")),
     }
 }
 
@@ -107,6 +156,15 @@ fn usage(message: impl Into<String>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_is_kept_for_no_less_than_at_least() {
+        let (short, long) = (Duration::from_secs(60), Duration::from_secs(86_400));
+        assert_eq!(at_most(short, None).unwrap(), AT_MOST);
+        assert_eq!(at_most(long, None).unwrap(), long);
+        assert_eq!(at_most(short, Some(short)).unwrap(), short);
+        assert_eq!(at_most(long, Some(short)).unwrap_err().exit, Exit::Usage);
+    }
 
     #[test]
     fn permits_are_some_of_a_total() {

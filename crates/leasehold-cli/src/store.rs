@@ -1,6 +1,7 @@
 //! Which store: `--store`, `LEASEHOLD_STORE`, or the file in the user's state directory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::{Client, Store, redact, sqlite};
 
@@ -10,6 +11,9 @@ use crate::output::say;
 
 /// Where the store is taken from when `--store` is not given.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+
+/// How long giving things back may take at the end: their lease ends them anyway.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What a password looks like once it is hidden.
 const HIDDEN: &str = "***";

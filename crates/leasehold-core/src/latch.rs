@@ -11,9 +11,6 @@ use crate::key::Key;
 use crate::options::Options;
 use crate::request::{IfGone, Request};
 
-/// The limit of a latch: not that of a read-write lock, so that the two are not taken for each other.
-const LIMIT: u64 = WHOLE - 1;
-
 /// The latch itself is nobody's: everybody who counts down knows its id.
 const ID: ClaimId = ClaimId::from_bytes(*b"leasehold/latch\0");
 
@@ -43,6 +40,10 @@ pub struct Latch {
 }
 
 impl Latch {
+    /// The limit of a key that is used as a latch, in a [`Snapshot`](crate::Snapshot): not that of a lock, so that
+    /// the two are not taken for each other.
+    pub const LIMIT: u64 = WHOLE - 1;
+
     pub(crate) fn new(client: &Client, key: &str) -> Self {
         Self { client: client.clone(), key: key.to_owned(), lives_for: None }
     }
@@ -144,7 +145,7 @@ impl Latch {
 
     /// What a waiter asks for: a share, which it gives back at once.
     fn passage(&self) -> Request<Guard> {
-        let request = Request::new(&self.client, &self.key, LIMIT, Units::Exactly(1), Feature::Latch);
+        let request = Request::new(&self.client, &self.key, Self::LIMIT, Units::Exactly(1), Feature::Latch);
         request
             .with(Options::new())
             .if_gone(IfGone::Fail("the latch was deleted, or its store was away for too long"))
@@ -153,7 +154,7 @@ impl Latch {
     fn claim(&self) -> Result<Claim> {
         let key = Key::new(&self.key)?;
         self.client.info().require(Feature::Latch).map_err(|error| error.on(&key))?;
-        let mut claim = Claim::new(key, LIMIT, Units::Exactly(LIMIT))?;
+        let mut claim = Claim::new(key, Self::LIMIT, Units::Exactly(Self::LIMIT))?;
         claim.id = ID;
         claim.if_busy = IfBusy::Leave;
         claim.label = "latch".into();

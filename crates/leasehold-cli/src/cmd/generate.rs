@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::exit::{self, Exit, Failure};
-use crate::output::print_bytes;
+use crate::output::{Plain, print_bytes};
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
@@ -17,12 +17,16 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Prints the manual page of the command or of one of its subcommands.
-pub(crate) fn man(subcommand: Option<&str>) -> Result<Exit, Failure> {
+/// Prints the manual page of the command or of one of its subcommands, named by its words.
+pub(crate) fn man(words: &[String]) -> Result<Exit, Failure> {
     let mut command = Cli::command();
     // Gives the subcommands their full names and the options that all have.
     command.build();
-    let command = subcommand.and_then(|name| command.find_subcommand(name)).unwrap_or(&command);
+    let page_of = words.iter().try_fold(&command, |command, word| command.find_subcommand(word));
+    let command = page_of.ok_or_else(|| {
+        let message = format!("there is no command \"{}\": see leasehold --help", Plain(&words.join(" ")));
+        Failure::new(Exit::Usage, message)
+    })?;
     let man = clap_mangen::Man::new(command.clone());
     let mut page = Vec::new();
     man.render_title(&mut page)?;

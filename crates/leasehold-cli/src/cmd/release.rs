@@ -26,15 +26,18 @@ pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, F
     };
     let who = format!("{} (token {})", Plain(&holder.label), holder.token);
     if !args.force {
-        let message =
-            format!("this would take \"{key}\" from {who}, who may be at work: say --force to do it");
-        return Err(Failure::new(Exit::Usage, message));
+        let what = match holder.count {
+            Some(count) => format!("delete the latch \"{key}\" with {count} left, for which others may wait"),
+            None => format!("take \"{key}\" from {who}, who may be at work"),
+        };
+        return Err(Failure::new(Exit::Usage, format!("this would {what}: say --force to do it")));
     }
     let evicted = client.evict(key.as_str(), holder.token).await?;
-    print(if evicted {
-        format!("{key}: taken from {who}")
-    } else {
-        format!("{key}: {who} had just let go")
+    print(match (evicted, holder.count) {
+        (true, Some(_)) => format!("{key}: deleted"),
+        (true, None) => format!("{key}: taken from {who}"),
+        (false, Some(_)) => format!("{key}: has just opened"),
+        (false, None) => format!("{key}: {who} had just let go"),
     })?;
     Ok(Exit::Success)
 }

@@ -1,28 +1,24 @@
-//! `leasehold run`: a program under a lock.
+//! `leasehold run` and `elect`: a program under a lock. A leader's lock publishes a value, and that is all.
 
 mod acquire;
 
 use std::io;
 use std::process::Command;
-use std::time::Duration;
 
 use leasehold::{Client, Guard, Released};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use self::acquire::acquire;
+use self::acquire::{acquire, acquire_again};
 use crate::exit::{Exit, Failure, system};
 use crate::job::guardian::Guardian;
 use crate::job::process::Job;
 use crate::job::signals::{self, Incoming};
 use crate::job::supervise::{End, Supervisor};
 use crate::job::terminal::Terminal;
-use crate::output::say;
-use crate::settings::Run;
-use crate::store::{self, Chosen, STORE_VARIABLE};
-
-/// How long giving things back may take at the end: their lease ends them anyway.
-const FAREWELL: Duration = Duration::from_secs(2);
+use crate::output::{Remark, say};
+use crate::settings::{Mode, OnLoss, Run};
+use crate::store::{self, Chosen, FAREWELL, STORE_VARIABLE};
 
 /// Runs the program and says how it ended.
 pub(crate) async fn run(settings: &Run, store: &Chosen) -> Result<Exit, Failure> {
@@ -32,7 +28,7 @@ pub(crate) async fn run(settings: &Run, store: &Chosen) -> Result<Exit, Failure>
         signal = incoming.next() => return Ok(Exit::Signal(signal.as_raw())),
         client = store.connect() => client?,
     };
-    let end = hold(settings, store, &client, &mut incoming).await;
+    let end = terms(settings, store, &client, &mut incoming).await;
     let _ = timeout(FAREWELL, client.close()).await;
     let (exit, unseen) = end?;
     if let Some(signal) = unseen {
@@ -41,42 +37,62 @@ pub(crate) async fn run(settings: &Run, store: &Chosen) -> Result<Exit, Failure>
     Ok(exit)
 }
 
-async fn hold(
+/// Holds once, or again and again until the program ends by itself.
+async fn terms(
     settings: &Run,
     store: &Chosen,
     client: &Client,
     incoming: &mut Incoming,
 ) -> Result<(Exit, Option<Signal>), Failure> {
-    let key = &settings.key;
-    let held = tokio::select! {
-        biased;
-        // Leaves the queue: the client's close sees to it.
-        signal = incoming.next() => return Ok((Exit::Signal(signal.as_raw()), None)),
-        held = acquire(client, settings) => held?,
-    };
-    let Some(held) = held else {
-        return Err(Failure::new(Exit::Busy, format!("\"{key}\" is busy")));
-    };
-    if store.verbose {
-        say(format_args!("acquired \"{key}\", token {}", held.token()));
-    }
-    let end = work(settings, &held, incoming).await;
-    let (exit, unseen) = match end {
-        Ok(End::Program { exit, unseen }) => (exit, unseen),
-        Ok(End::Lost(loss)) => {
-            return Err(Failure::new(Exit::Lost, format!("lost \"{key}\": {loss}; the program was ended")));
-        }
-        Err(failure) => {
-            let _ = held.release().await;
-            return Err(failure);
-        }
-    };
-    match held.release().await {
-        Ok(Released::Held) => {
-            if store.verbose {
-                say(format_args!("released \"{key}\""));
+    let key = settings.key.as_str();
+    let mut is_first = true;
+    loop {
+        let held = tokio::select! {
+            biased;
+            // Leaves the queue: the client's close sees to it.
+            signal = incoming.next() => return Ok((Exit::Signal(signal.as_raw()), None)),
+            held = acquire(client, settings), if is_first => held?,
+            held = acquire_again(client, settings), if !is_first => held?,
+        };
+        let Some(held) = held else { return Err(busy(settings)) };
+        Remark::Acquired { key, token: held.token() }.tell_if(store.verbose);
+        let loss = match work(settings, &held, incoming).await {
+            Ok(End::Program { exit, unseen }) => {
+                give_back(held, store).await?;
+                return Ok((exit, unseen));
             }
+            Ok(End::Lost(loss)) => Remark::Lost { key, cause: loss.to_string() },
+            Err(failure) => {
+                // Nothing was started, so a job is due again: eviction leaves no tail, a release would.
+                if let Mode::Job { .. } = settings.mode {
+                    let _ = client.evict(key, held.token()).await;
+                }
+                let _ = held.release().await;
+                return Err(failure);
+            }
+        };
+        match settings.on_loss {
+            OnLoss::Exit => return Err(Failure::new(Exit::Lost, loss.to_string())),
+            OnLoss::Again => loss.tell(),
         }
+        is_first = false;
+    }
+}
+
+fn busy(settings: &Run) -> Failure {
+    let key = &settings.key;
+    let message = match settings.mode {
+        Mode::Job { .. } => format!("\"{key}\" is not due: it runs elsewhere, or was started not long ago"),
+        _ => format!("\"{key}\" is busy"),
+    };
+    Failure::new(Exit::Busy, message)
+}
+
+/// Gives the lock back after the program has ended by itself.
+async fn give_back(held: Guard, store: &Chosen) -> Result<(), Failure> {
+    let key = held.key().clone();
+    match held.release().await {
+        Ok(Released::Held) => Remark::Released { key: key.as_str() }.tell_if(store.verbose),
         Ok(_) => {
             let message = format!("lost \"{key}\": the store had ended it before the program was done");
             return Err(Failure::new(Exit::Lost, message));
@@ -84,7 +100,7 @@ async fn hold(
         // The program is done, and that is what counts.
         Err(error) => say(format_args!("\"{key}\" stays locked until its lease ends: {error}")),
     }
-    Ok((exit, unseen))
+    Ok(())
 }
 
 /// Starts the program and watches over it.

@@ -26,9 +26,10 @@ impl Incoming {
         Ok(incoming)
     }
 
-    /// Catches one more.
+    /// Catches one more, if it does not yet.
     pub(crate) fn also(&mut self, signal: Signal) -> io::Result<()> {
-        if !is_ignored(signal) {
+        let is_new = self.0.iter().all(|(caught, _)| *caught != signal);
+        if is_new && !is_ignored(signal) {
             self.0.push((signal, listen(signal)?));
         }
         Ok(())

@@ -18,7 +18,10 @@ fn fields(value: &Value) -> Vec<&str> {
 fn a_free_key_is_shown_with_empty_arrays() {
     let place = Place::new();
     let shown = place.show("k");
-    assert_eq!(shown, serde_json::json!({"key": "k", "limit": null, "holders": [], "waiters": []}));
+    assert_eq!(
+        shown,
+        serde_json::json!({"key": "k", "kind": null, "limit": null, "holders": [], "waiters": []})
+    );
     let output = place.leasehold("show k").output().unwrap();
     assert_eq!((code(&output), text(&output.stdout)), (0, "k: free\n"));
 }
@@ -30,9 +33,12 @@ fn a_held_key_is_shown_in_the_promised_shape() {
     let mut waiter = place.leasehold("run --permits 3/3 --label you k -- true").spawn().unwrap();
     place.wait_for_waiters("k", 1);
     let shown = place.show("k");
-    assert_eq!(fields(&shown), ["holders", "key", "limit", "waiters"]);
+    assert_eq!(fields(&shown), ["holders", "key", "kind", "limit", "waiters"]);
     let (holder, waiting) = (&shown["holders"][0], &shown["waiters"][0]);
-    assert_eq!(fields(holder), ["held_for_ms", "label", "lease_remaining_ms", "token", "units"]);
+    assert_eq!(
+        fields(holder),
+        ["count", "held_for_ms", "label", "lease_remaining_ms", "token", "units", "value"]
+    );
     assert_eq!(fields(waiting), ["label", "lease_remaining_ms", "units", "waiting_for_ms"]);
     assert_eq!((&shown["key"], &shown["limit"]), (&Value::from("k"), &Value::from(3)));
     assert_eq!((&holder["label"], &holder["units"]), (&Value::from("me"), &Value::from(2)));
@@ -58,7 +64,7 @@ fn list_prints_an_array_of_what_starts_with_the_prefix() {
     let some = list("list orders/ --json");
     assert_eq!(some.as_array().unwrap().len(), 1);
     assert_eq!(some[0]["key"], "orders/1");
-    assert_eq!(fields(&some[0]), ["holders", "key", "limit", "waiters"]);
+    assert_eq!(fields(&some[0]), ["holders", "key", "kind", "limit", "waiters"]);
 }
 
 #[test]

@@ -6,6 +6,9 @@
 )]
 
 mod contention;
+mod elect;
+mod job;
+mod latch;
 mod look;
 mod loss;
 mod pty;

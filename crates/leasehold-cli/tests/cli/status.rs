@@ -62,6 +62,23 @@ fn bad_usage_is_64_and_nothing_runs() {
         "run --permits x k -- touch ran",
         "run --try --wait 1s k -- touch ran",
         "run --shared --permits 1/2 k -- touch ran",
+        "run --at-least 2s --max-hold 1s k -- touch ran",
+        "run --at-least 1s --wait 1s k -- touch ran",
+        "run --at-least 1s --shared k -- touch ran",
+        "run --at-least 0 k -- touch ran",
+        "run --at-least 10000y k -- touch ran",
+        "elect k",
+        "elect --fixed k -- touch ran",
+        "latch",
+        "latch set k",
+        "latch set k 0",
+        "latch set k -1",
+        "latch set k many",
+        "latch set k 1 --lives-for 0",
+        "latch down k 0",
+        "latch wait k --wait soon",
+        "man frob",
+        "man latch frob",
         "run --store nonsense k -- touch ran",
         "run --store gopher://x k -- touch ran",
         "run --no-such-option k -- touch ran",
@@ -123,7 +140,7 @@ fn busy_is_75() {
 #[test]
 fn help_and_version_are_0_and_list_codes_and_environment() {
     let place = Place::new();
-    for words in ["--help", "run --help"] {
+    for words in ["--help", "run --help", "elect --help"] {
         let output = place.leasehold(words).output().unwrap();
         assert_eq!(code(&output), 0);
         for word in ["64", "65", "69", "75", "79", "126", "127", "LEASEHOLD_STORE", "LEASEHOLD_TOKEN"] {
@@ -147,7 +164,12 @@ fn completions_and_the_manual_are_generated() {
     let place = Place::new();
     let output = place.leasehold("completions bash").output().unwrap();
     assert!(text(&output.stdout).contains("_leasehold"));
-    for (words, content) in [("man", ".TH leasehold 1"), ("man", "EXIT STATUS"), ("man run", "max\\-hold")] {
+    for (words, content) in [
+        ("man", ".TH leasehold 1"),
+        ("man", "EXIT STATUS"),
+        ("man run", "max\\-hold"),
+        ("man latch set", "lives\\-for"),
+    ] {
         let output = place.leasehold(words).output().unwrap();
         assert!(text(&output.stdout).contains(content), "{words}: {content}");
     }

@@ -1,18 +1,41 @@
 //! Getting the lock that the options ask for.
 
+use std::time::Duration;
+
 use leasehold::{Client, Guard, Part, Result};
 
+use crate::output::say;
 use crate::settings::{Mode, Run, Wait};
+
+/// How often a store is asked that is away.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// As [`acquire`], but outages are waited out: what was lost in one is not had again before it is over.
+pub(super) async fn acquire_again(client: &Client, settings: &Run) -> Result<Option<Guard>> {
+    loop {
+        match acquire(client, settings).await {
+            Err(error) if error.is_retryable() => say(error),
+            done => return done,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
 
 /// Waits for the lock as long as the settings say; `None` when that was not enough.
 ///
 /// An exclusive run is a mutex, so it excludes the library's mutexes and both sides of its read-write locks.
 pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Guard>> {
     let key = settings.key.as_str();
-    let lock = match settings.mode {
+    let lock = match &settings.mode {
+        Mode::Job { at_least } => {
+            let job = client.job(key).at_most(settings.lease).at_least(*at_least);
+            let job = settings.label.iter().fold(job, |job, label| job.label(label));
+            return job.start().await;
+        }
         Mode::Exclusive => client.mutex(key).into_request(),
         Mode::Shared => client.rwlock(key).read().into_request(),
-        Mode::Permits { wanted, of } => client.semaphore(key, of).permits(wanted),
+        Mode::Permits { wanted, of } => client.semaphore(key, *of).permits(*wanted),
+        Mode::Leader { value } => client.election(key).candidate(value).into_request(),
     };
     let lock = lock.with(settings.options());
     match settings.wait {

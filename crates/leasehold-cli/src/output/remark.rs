@@ -1,0 +1,84 @@
+//! What happens, told on stderr: as text for people, or as one JSON object per line for a supervisor.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use serde::Serialize;
+
+use super::Plain;
+use crate::exit::Failure;
+
+/// How remarks are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remarks {
+    Text,
+    Json,
+}
+
+/// One for the process, as there is one stderr.
+static REMARKS: OnceLock<Remarks> = OnceLock::new();
+
+impl Remarks {
+    /// Tells everything this way from now on.
+    pub(crate) fn choose(self) {
+        // The first choice stands; there is only one.
+        let _ = REMARKS.set(self);
+    }
+
+    fn chosen() -> Self {
+        *REMARKS.get().unwrap_or(&Self::Text)
+    }
+}
+
+/// A step of `run` or `elect`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(crate) enum Remark<'a> {
+    Acquired { key: &'a str, token: u64 },
+    Released { key: &'a str },
+    Lost { key: &'a str, cause: String },
+    Failed { exit: u8, message: String },
+    Note { message: String },
+}
+
+impl fmt::Display for Remark<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquired { key, token } => write!(f, "acquired \"{}\", token {token}", Plain(key)),
+            Self::Released { key } => write!(f, "released \"{}\"", Plain(key)),
+            Self::Lost { key, cause } => {
+                write!(f, "lost \"{}\": {cause}; the program was ended", Plain(key))
+            }
+            Self::Failed { message, .. } | Self::Note { message } => f.write_str(message),
+        }
+    }
+}
+
+impl Remark<'_> {
+    /// Tells it.
+    pub(crate) fn tell(&self) {
+        // When stderr is gone there is nobody to tell.
+        let _ = match Remarks::chosen() {
+            Remarks::Text => writeln!(io::stderr(), "leasehold: {self}"),
+            Remarks::Json => writeln!(io::stderr(), "{}", serde_json::to_string(self).unwrap_or_default()),
+        };
+    }
+
+    /// Tells it if people asked to hear of what goes as it should; machines hear of everything.
+    pub(crate) fn tell_if(&self, verbose: bool) {
+        if verbose || Remarks::chosen() == Remarks::Json {
+            self.tell();
+        }
+    }
+}
+
+/// A remark for people. Silence on stderr is success.
+pub(crate) fn say(message: impl fmt::Display) {
+    Remark::Note { message: message.to_string() }.tell();
+}
+
+/// Why the command ends as it does.
+pub(crate) fn complain(failure: &Failure) {
+    Remark::Failed { exit: failure.exit.code(), message: failure.to_string() }.tell();
+}
