@@ -1,6 +1,7 @@
 //! The laws, one file per group.
 
 mod amending;
+mod asking;
 mod blocking;
 mod cancelling;
 mod contention;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<Case> {
         ending::cases(),
         amending::cases(),
         sight::cases(),
+        asking::cases(),
         names::cases(),
         differential::cases(),
         mutex::cases(),

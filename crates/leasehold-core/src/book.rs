@@ -68,6 +68,7 @@ impl Book {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
     last: u64,
+    born: u64,
     refused: BTreeMap<ClaimId, u64>,
     refusals: BTreeSet<(u64, ClaimId)>,
 }
@@ -76,6 +77,12 @@ impl Fence {
     /// A fence whose next number is above `last`.
     pub fn above(last: u64) -> Self {
         Self { last, ..Self::default() }
+    }
+
+    /// The same fence of a store that has forgotten nothing since then.
+    #[must_use]
+    pub fn born(self, at: u64) -> Self {
+        Self { born: at, ..self }
     }
 
     /// The last number given out.
@@ -193,5 +200,9 @@ impl Ledger for OpenBook<'_> {
         })?;
         self.fence.last = next.max(self.floor);
         Ok(self.fence.last)
+    }
+
+    fn born(&mut self) -> Result<u64> {
+        Ok(self.fence.born)
     }
 }

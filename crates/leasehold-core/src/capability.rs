@@ -29,6 +29,12 @@ pub enum Capability {
     Limit,
     /// `Claim::token_above`.
     TokenAbove,
+    /// Holders' units add up: N permits admit N. Not so in a quorum, where every member counts for itself.
+    Sum,
+    /// `Change::Ask`.
+    Ask,
+    /// `Claim::quorum`: it can be a member of a quorum.
+    Member,
     /// `list`.
     List,
     /// `evict`.
@@ -47,6 +53,9 @@ impl Capability {
         Self::Tail,
         Self::Limit,
         Self::TokenAbove,
+        Self::Sum,
+        Self::Ask,
+        Self::Member,
         Self::List,
         Self::Evict,
     ];
@@ -78,6 +87,10 @@ pub enum Feature {
     List,
     /// [`Client::evict`](crate::Client::evict).
     Evict,
+    /// [`Client::ask`](crate::Client::ask).
+    Ask,
+    /// Membership of a [`Quorum`](crate::Quorum).
+    Member,
 }
 
 impl Feature {
@@ -94,21 +107,26 @@ impl Feature {
         Self::HandOver,
         Self::List,
         Self::Evict,
+        Self::Ask,
+        Self::Member,
     ];
 
     /// What the store must be able to do: the table.
     pub fn needs(self) -> &'static [Capability] {
         match self {
             Self::Mutex => &[],
-            Self::RwLock | Self::Semaphore => &[Capability::Units],
+            Self::RwLock => &[Capability::Units],
+            Self::Semaphore => &[Capability::Units, Capability::Sum],
             Self::Upgrade => &[Capability::Units, Capability::AmendUnits],
-            Self::Resize => &[Capability::Units, Capability::Limit],
+            Self::Resize => &[Capability::Units, Capability::Sum, Capability::Limit],
             Self::Latch => &[Capability::Units, Capability::Queue, Capability::Count, Capability::Evict],
             Self::Election => &[Capability::Value],
             Self::Job => &[Capability::Tail],
             Self::HandOver => &[Capability::Owner],
             Self::List => &[Capability::List],
             Self::Evict => &[Capability::Evict],
+            Self::Ask => &[Capability::Ask],
+            Self::Member => &[Capability::Member],
         }
     }
 
@@ -126,6 +144,8 @@ impl Feature {
             Self::HandOver => "hand-over",
             Self::List => "list",
             Self::Evict => "forced release",
+            Self::Ask => "asking for release",
+            Self::Member => "member of a quorum",
         }
     }
 }

@@ -145,6 +145,21 @@ pub struct Claim {
     pub value: Arc<[u8]>,
     /// The count of a latch, `None` for everything else.
     pub count: Option<u64>,
+    /// What a quorum asks of its members, `None` for everybody else.
+    pub quorum: Option<QuorumTerms>,
+}
+
+/// What a [`Quorum`](crate::Quorum) asks of a member beyond a plain claim.
+///
+/// The members must agree on a token, so the quorum proposes it: with these terms a claim is granted
+/// with `token_above + 1` or, where the key has seen a larger one, with the number above that. The store's
+/// own sequence has no part in it: claims on other keys would get in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QuorumTerms {
+    /// How long the key remembers its last token beyond the end of the lease.
+    pub keep: Duration,
+    /// Refuse while the store's memory is younger than this: it may have forgotten a claim.
+    pub min_age: Duration,
 }
 
 impl Claim {
@@ -168,6 +183,7 @@ impl Claim {
             label: Arc::from(""),
             value: Arc::from([]),
             count: None,
+            quorum: None,
         })
     }
 
@@ -215,6 +231,8 @@ pub enum Change {
     Tail(Duration),
     /// Give the *resource* this limit in place of the declared one, until it is set back.
     Limit(u64),
+    /// Ask whoever holds with this token to give it back. Anybody may; the holder decides.
+    Ask(u64),
 }
 
 /// How a claim stands.
@@ -246,6 +264,8 @@ pub struct Grant {
     /// What this request extended the claim's lease to, from now; `None` when it extended nothing (a
     /// grant on a session that others share).
     pub lease: Option<Duration>,
+    /// Whether somebody asked for it ([`Change::Ask`]).
+    pub asked: bool,
 }
 
 /// A claim that waits.

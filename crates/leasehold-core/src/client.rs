@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::{Feature, Info};
-use crate::claim::{Claim, Order, PATIENCE, Units};
+use crate::claim::{Answer, Change, Claim, Order, PATIENCE, Units, WHOLE};
 use crate::clock::{BootClock, Clock};
 use crate::election::Election;
 use crate::error::{Error, ErrorKind, Result};
@@ -132,6 +132,19 @@ impl Client {
         let key = Key::new(key)?;
         let keeper = self.keeper();
         keeper.call(keeper.store.evict(&key, token)).await.map_err(|error| error.on(&key))
+    }
+
+    /// Asks whoever holds `key` with `token` to give it back: its
+    /// [`Guard::asked_to_release`](crate::Guard::asked_to_release) returns, and the holder decides. `false` when
+    /// nobody holds with that token.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot; when the key is not a name or the store does not answer.
+    pub async fn ask(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {
+        self.info().require(Feature::Ask)?;
+        let key = Key::new(key)?;
+        let claim = Claim::new(key, WHOLE, Units::Exactly(WHOLE))?;
+        Ok(self.keeper().amend(&claim, &Change::Ask(token)).await? == Answer::Done)
     }
 
     /// Follows a key: its state now, then every change.

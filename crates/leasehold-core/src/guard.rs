@@ -108,6 +108,31 @@ impl Guard {
         LossSignal::new(self.0.hold.clone())
     }
 
+    /// Waits until somebody asks for the lock ([`Client::ask`](crate::Client::ask)): finish what must be finished
+    /// and release it. Never returns while nobody asks, and nothing happens if it is not heeded.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// use leasehold_core::{Client, Memory};
+    /// let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert!(client.ask("orders/42", guard.token()).await?);
+    /// guard.asked_to_release().await;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn asked_to_release(&self) {
+        self.0.hold.asked().await;
+    }
+
+    /// Whether somebody has asked for the lock by now.
+    pub fn is_asked_to_release(&self) -> bool {
+        self.0.hold.is_asked()
+    }
+
     /// Renews now, with this lease from now on. The way to keep a fixed lease, or to read the store's word
     /// that the claim is still there. Never shortens what is left.
     ///

@@ -60,6 +60,8 @@ struct Inner {
     learned: Moment,
     /// Set at the grant when there is a `max_hold`.
     cap: Option<Moment>,
+    /// Whether somebody asked for it back.
+    asked: bool,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,15 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn new(clock: Arc<dyn Clock>, max_hold: Option<Duration>) -> Self {
         let (valid_until, learned) = (Moment::from_nanos(0), Moment::from_nanos(0));
-        let inner = Inner { stage: Stage::Pending, token: 0, units: 0, valid_until, learned, cap: None };
+        let inner = Inner {
+            stage: Stage::Pending,
+            token: 0,
+            units: 0,
+            valid_until,
+            learned,
+            cap: None,
+            asked: false,
+        };
         Self { clock, max_hold, inner: Mutex::new(inner), changed: Notify::new() }
     }
 
@@ -189,6 +199,32 @@ impl Hold {
                     () = sleep_until(&*self.clock, deadline) => {}
                 },
             }
+        }
+    }
+
+    /// Somebody asks for it back.
+    pub(crate) fn ask(&self) {
+        let mut inner = self.settle();
+        if !inner.asked {
+            inner.asked = true;
+            drop(inner);
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.settle().asked
+    }
+
+    pub(crate) async fn asked(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_asked() {
+                return;
+            }
+            changed.await;
         }
     }
 

@@ -52,6 +52,12 @@ impl fmt::Debug for Key {
 }
 
 /// Prints the name with control characters escaped, so that it cannot play tricks on a terminal.
+impl AsRef<str> for Key {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape_control(&self.0, f)

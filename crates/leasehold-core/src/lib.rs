@@ -53,7 +53,8 @@ mod watch;
 pub use book::{Book, Fence, OpenBook};
 pub use capability::{Capability, Feature, Info, Leases, Renewal, TokenStrength};
 pub use claim::{
-    Answer, Change, Claim, ClaimId, Grant, IfBusy, Inbox, Order, PATIENCE, Place, Released, Units, WHOLE,
+    Answer, Change, Claim, ClaimId, Grant, IfBusy, Inbox, Order, PATIENCE, Place, QuorumTerms, Released,
+    Units, WHOLE,
 };
 pub use client::{Client, ClientBuilder};
 pub use clock::{BootClock, Clock, Moment, TICK, TestClock, sleep_until};

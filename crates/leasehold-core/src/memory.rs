@@ -93,7 +93,8 @@ impl Memory {
 
     /// An empty store on this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, shelf: Arc::default() }
+        let fence = Fence::default().born(clock.now().as_millis());
+        Self { clock, shelf: Arc::new(Mutex::new(Shelf { fence, ..Shelf::default() })) }
     }
 
     /// How many keys and refused ids it remembers: nothing when everything was released.

@@ -71,6 +71,8 @@ pub struct Loaded {
     pub version: Version,
     /// The time in milliseconds, on the clock that all clients of the store agree on.
     pub now: u64,
+    /// Since when the store has forgotten nothing, on the same clock.
+    pub born: u64,
     /// Numbers drawn from now on are at least this: a number that rises by itself even when a record is
     /// forgotten, such as the time in microseconds or the store's own index.
     pub floor: u64,

@@ -42,7 +42,7 @@ pub struct Outcome<T> {
     pub answer: T,
     /// Claims that were granted by this operation, not counting the caller's own.
     pub promoted: Vec<Promotion>,
-    /// Clients whose claim on this key was ended by somebody else.
+    /// Clients whose claim on this key was ended, or asked for, by somebody else.
     pub ended: Vec<Inbox>,
 }
 

@@ -104,6 +104,7 @@ impl Store for Spied {
                 Change::Owner(_) => "handed over",
                 Change::Tail(_) => "left a tail",
                 Change::Limit(_) => "got a limit",
+                Change::Ask(_) => "was asked for",
             };
             match &answer {
                 Answer::Granted(grant) => self.note(what, claim, grant.units),

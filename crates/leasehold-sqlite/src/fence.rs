@@ -24,6 +24,8 @@ pub(crate) struct Fence {
     ceiling: u64,
     /// When it was last written, by the clock of its epoch.
     pub(crate) stamp: u64,
+    /// Since when the file has forgotten nothing: a power cut may undo the last commits.
+    pub(crate) born: u64,
     pub(crate) refusals: u64,
     /// Whether its times are by our clock.
     pub(crate) is_ours: bool,
@@ -33,7 +35,7 @@ pub(crate) struct Fence {
 impl Fence {
     pub(crate) fn read(connection: &Connection, epoch: &Epoch, now: u64) -> rusqlite::Result<Self> {
         let mut query = connection.prepare_cached(
-            "SELECT last, ceiling, stamp, refusals, epoch FROM leasehold WHERE key = x'' AND id = x''",
+            "SELECT last, ceiling, stamp, refusals, epoch, born FROM leasehold WHERE key = x'' AND id = x''",
         )?;
         query.query_row([], |row| {
             let number = |at| row.get::<_, i64>(at).map(i64::cast_unsigned);
@@ -44,6 +46,7 @@ impl Fence {
                 stamp,
                 refusals: number(3)?,
                 is_ours: epoch.covers(row.get_ref(4)?.as_str()?, stamp, now),
+                born: number(5)?,
                 is_changed: false,
             })
         })
@@ -100,6 +103,7 @@ impl Fence {
                 "UPDATE leasehold SET
                     since = max(0, since + ?1 - ?2),
                     quiet_until = 0,
+                    last_until = max(0, last_until + ?1 - ?2),
                     expires = max(0, ?1 + CASE
                         WHEN key = x'' OR substr(id, 1, 8) = zeroblob(8) THEN expires - ?2
                         WHEN held > 0 THEN min(expires - ?2, lease)
@@ -109,8 +113,12 @@ impl Fence {
             )
             .map_err(explain)?;
         connection
-            .execute("UPDATE leasehold SET epoch = ?1 WHERE key = x'' AND id = x''", [epoch.as_str()])
+            .execute(
+                "UPDATE leasehold SET epoch = ?1, born = ?2 WHERE key = x'' AND id = x''",
+                params![epoch.as_str(), now.cast_signed()],
+            )
             .map_err(explain)?;
+        self.born = now;
         // What was given out after the last synced commit may be forgotten; what was reserved is not.
         self.last = self.last.max(self.ceiling);
         self.is_ours = true;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use crate::fault::{Stop, explain};
 use crate::location::{self, Identity};
@@ -17,7 +17,7 @@ use crate::settings::{Settings, SyncMode};
 /// Marks our files: "Lshd".
 const APPLICATION: i64 = 0x4c73_6864;
 /// The version of the stored format. Raise it when an older release would misread the file.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Small pages: what a commit costs is the pages it writes. A claim with an ordinary name and label fits
 /// four times.
 const PAGE_SIZE: i64 = 2048;
@@ -83,9 +83,9 @@ fn create(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> 
     if is_new(&transaction)? {
         transaction.execute_batch(include_str!("schema.sql"))?;
         transaction.execute(
-            "INSERT INTO leasehold (key, id, last, ceiling, stamp, refusals, epoch, cursor)
-             VALUES (x'', x'', 0, 0, 0, 0, ?1, x'')",
-            [settings.epoch.as_str()],
+            "INSERT INTO leasehold (key, id, last, ceiling, stamp, refusals, epoch, cursor, born)
+             VALUES (x'', x'', 0, 0, 0, 0, ?1, x'', ?2)",
+            params![settings.epoch.as_str(), settings.clock.now().as_millis().cast_signed()],
         )?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;

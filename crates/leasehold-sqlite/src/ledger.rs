@@ -14,7 +14,7 @@ macro_rules! claims {
     ($rest:literal) => {
         concat!(
             "SELECT id, seat, token, held, wanted, least, since, lease, patience, expires, lock_delay, ",
-            "inbox, label, value, count, given FROM leasehold WHERE key = ?1 AND ",
+            "inbox, label, value, count, given, asked FROM leasehold WHERE key = ?1 AND ",
             $rest
         )
     };
@@ -64,7 +64,8 @@ impl Ledger for Rows<'_, '_> {
 
     fn head(&mut self) -> Result<Option<Head>> {
         let mut query = self.prepare(
-            "SELECT declared, effective, held, claims, waiting, quiet_until FROM leasehold WHERE key = ?1 AND id = x''",
+            "SELECT declared, effective, held, claims, waiting, quiet_until, last, last_until
+             FROM leasehold WHERE key = ?1 AND id = x''",
         )?;
         let head = query.query_row([self.name()], head_of).optional().map_err(explain)?;
         self.resized = head.as_ref().and_then(resized);
@@ -83,8 +84,9 @@ impl Ledger for Rows<'_, '_> {
             return Ok(());
         };
         self.execute(
-            "INSERT OR REPLACE INTO leasehold (key, id, declared, effective, held, claims, waiting, quiet_until)
-             VALUES (?1, x'', ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT OR REPLACE INTO leasehold (key, id, declared, effective, held, claims, waiting, quiet_until, last,
+                last_until)
+             VALUES (?1, x'', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 self.name(),
                 number(head.limit),
@@ -92,7 +94,9 @@ impl Ledger for Rows<'_, '_> {
                 number(head.held),
                 number(head.claims),
                 number(head.waiting),
-                time(head.quiet_until)
+                time(head.quiet_until),
+                (head.last > 0).then(|| number(head.last)),
+                (head.last > 0).then(|| time(head.last_until))
             ],
         )?;
         Ok(())
@@ -113,8 +117,8 @@ impl Ledger for Rows<'_, '_> {
         let given: Vec<u8> = row.given.iter().flat_map(|op| op.to_le_bytes()).collect();
         self.execute(
             "INSERT OR REPLACE INTO leasehold (key, id, seat, token, held, wanted, least, since, lease, patience,
-                expires, lock_delay, inbox, label, value, count, given, turn)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                expires, lock_delay, inbox, label, value, count, given, turn, asked)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             params![
                 self.name(),
                 row.id.as_bytes(),
@@ -133,7 +137,8 @@ impl Ledger for Rows<'_, '_> {
                 (!row.value.is_empty()).then_some(&*row.value),
                 row.count.map(number),
                 (!given.is_empty()).then_some(given),
-                turn(row)
+                turn(row),
+                row.asked.then_some(1)
             ],
         )?;
         Ok(())
@@ -213,6 +218,10 @@ impl Ledger for Rows<'_, '_> {
         }
         Ok(number)
     }
+
+    fn born(&mut self) -> Result<u64> {
+        Ok(self.step.fence.born)
+    }
 }
 
 /// Whether nobody is there to miss it when a power cut undoes it: a latch, or the tail of a job.
@@ -257,6 +266,8 @@ fn head_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Head> {
         claims: number(3)?,
         waiting: number(4)?,
         quiet_until: past(row.get(5)?),
+        last: row.get::<_, Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
+        last_until: row.get::<_, Option<i64>>(7)?.map_or(0, past),
     })
 }
 
@@ -281,6 +292,7 @@ fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         value: row.get_ref(13)?.as_blob_or_null()?.unwrap_or_default().into(),
         count: perhaps(14)?,
         given: given.as_chunks().0.iter().map(|op| u64::from_le_bytes(*op)).collect(),
+        asked: row.get::<_, Option<i64>>(16)?.is_some(),
     })
 }
 

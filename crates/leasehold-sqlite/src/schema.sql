@@ -14,18 +14,20 @@ CREATE TABLE leasehold (
     id          BLOB    NOT NULL,
     held        INTEGER,            -- head: by all claims; claim: by this one
 
-    last        INTEGER,            -- fence: the last number given out
+    last        INTEGER,            -- fence: the last number given out; head: the last a quorum agreed on
     ceiling     INTEGER,            -- fence: numbers up to here are reserved, durably
     stamp       INTEGER,            -- fence: when the fence was last written
     refusals    INTEGER,            -- fence: how many refused ids there are
     epoch       TEXT,               -- fence: the clock that all times are by
     cursor      BLOB,               -- fence: where the next sweep starts
+    born        INTEGER,            -- fence: since when nothing was forgotten
 
     declared    INTEGER,            -- head: the limit that claims must declare
     effective   INTEGER,            -- head: the limit in force
     claims      INTEGER,            -- head: how many there are
     waiting     INTEGER,            -- head: how many of them wait
     quiet_until INTEGER,            -- head: no holder's units come free before
+    last_until  INTEGER,            -- head: how long `last` is remembered
 
     seat        INTEGER,
     token       INTEGER,
@@ -42,6 +44,7 @@ CREATE TABLE leasehold (
     value       BLOB,
     count       INTEGER,
     given       BLOB,               -- 8 bytes each
+    asked       INTEGER,            -- 1 when somebody asked for it back
 
     PRIMARY KEY (key, id)
 ) WITHOUT ROWID;

@@ -99,6 +99,7 @@ impl Plan {
             label: "".into(),
             value: [].into(),
             count: None,
+            quorum: None,
         };
         if self.random.u8(0..4) == 0 {
             claim.if_busy = IfBusy::Leave;

@@ -155,7 +155,7 @@ impl Mutant {
                     let holder = seen.and_then(|seen| seen.holders.into_iter().next());
                     holder.map_or(Answer::Gone, |holder| {
                         let (seat, token, units) = (holder.seat, holder.token, holder.units);
-                        Answer::Granted(Grant { seat, token, units, lease: bent.lease })
+                        Answer::Granted(Grant { seat, token, units, lease: bent.lease, asked: false })
                     })
                 }
                 _ => self.inner.renew(std::slice::from_ref(&bent)).await?.remove(0),
@@ -180,7 +180,7 @@ impl Mutant {
         let answer = self.inner.amend(&claim, &change).await?;
         match (answer, change) {
             (Answer::Gone, Change::Owner(heir)) if self.has(Bug::ManyAdopters) => {
-                Ok(Answer::Granted(Grant { seat: 1, token: 1, units: 1, lease: heir.lease }))
+                Ok(Answer::Granted(Grant { seat: 1, token: 1, units: 1, lease: heir.lease, asked: false }))
             }
             (answer, _) => Ok(self.worded(answer)),
         }

@@ -90,6 +90,14 @@ impl Client {
         wait(self.0.evict(key, token))
     }
 
+    /// As [`Client::ask`](crate::Client::ask).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {
+        wait(self.0.ask(key, token))
+    }
+
     /// As [`Client::adopt`](crate::Client::adopt).
     ///
     /// # Errors

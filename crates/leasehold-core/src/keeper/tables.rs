@@ -167,6 +167,9 @@ impl Tables {
         entry.seat = grant.seat;
         entry.full |= grant.lease.is_some();
         let (hold, key) = (entry.hold.clone(), LeaseKey::of(self.info.leases, &entry.claim));
+        if grant.asked {
+            hold.ask();
+        }
         let Some(lease) = self.leases.get_mut(&key) else { return Stand::Gone };
         if let Some(length) = grant.lease {
             lease.extend(sent, length);

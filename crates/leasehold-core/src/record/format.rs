@@ -43,6 +43,12 @@ pub struct State {
     /// [`Head::quiet_until`]; absent for never.
     #[serde(default, skip_serializing_if = "is_default")]
     pub quiet_until: Option<i64>,
+    /// [`Head::last`]; absent for none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub agreed: u64,
+    /// [`Head::last_until`]; absent when there is nothing to remember.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub agreed_until: Option<i64>,
     /// The claims, by seat.
     #[serde(default, skip_serializing_if = "is_default")]
     pub claims: Vec<Stored>,
@@ -101,6 +107,9 @@ pub struct Stored {
     /// [`Row::given`].
     #[serde(skip_serializing_if = "is_default")]
     pub given: Vec<u64>,
+    /// [`Row::asked`]; absent for no.
+    #[serde(skip_serializing_if = "is_default")]
+    pub asked: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -150,6 +159,8 @@ impl State {
             quiet_until: head
                 .filter(|head| head.quiet_until != u64::MAX)
                 .map(|head| relative(head.quiet_until, base)),
+            agreed: head.map_or(0, |head| head.last),
+            agreed_until: head.filter(|head| head.last_until > 0).map(|head| relative(head.last_until, base)),
             claims,
             refused: fence.refused().map(|(id, until)| (Id(id), relative(until, base))).collect(),
         }
@@ -171,6 +182,8 @@ impl State {
             claims: rows.len() as u64,
             waiting: rows.iter().filter(|row| row.waits()).count() as u64,
             quiet_until: self.quiet_until.map_or(u64::MAX, |at| absolute(at, base)),
+            last: self.agreed,
+            last_until: self.agreed_until.map_or(0, |at| absolute(at, base)),
         })
     }
 
@@ -199,6 +212,7 @@ impl Stored {
             value: Value::of(&row.value),
             count: row.count,
             given: row.given.clone(),
+            asked: row.asked,
         }
     }
 
@@ -221,6 +235,7 @@ impl Stored {
             value: self.value.bytes(),
             count: self.count,
             given: self.given.clone(),
+            asked: self.asked,
         }
     }
 }

@@ -87,6 +87,7 @@ impl<R: Records> RecordStore<R> {
                 Some(bytes) => decode(key, bytes).map_err(|e| e.at(self.info().name))?,
                 None => (Book::default(), Fence::default()),
             };
+            fence = fence.born(loaded.born);
             fence.prune(loaded.now);
             let drawn = fence.last();
             let outcome =
@@ -183,7 +184,8 @@ fn keep(book: &Book, fence: &Fence, now: u64) -> Keep {
         return Keep::Forever;
     }
     let ends = book.rows().filter_map(|row| row.frees_at()).chain(fence.refused().map(|(_, until)| until));
-    match ends.max() {
+    let remembered = book.head().map(|head| head.last_until).filter(|until| *until > now);
+    match ends.chain(remembered).max() {
         None => Keep::Spent(AFTERLIFE),
         Some(at) => Keep::For(Duration::from_millis(at.saturating_sub(now)).saturating_add(AFTERLIFE)),
     }

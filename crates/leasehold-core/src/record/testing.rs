@@ -147,7 +147,7 @@ impl Records for MapRecords {
                 Some(record) => (Some(record.bytes.clone()), Version(record.version)),
                 None => (None, Version::ABSENT),
             };
-            Ok(Loaded { bytes, version, now: now.as_millis(), floor: now.as_micros() })
+            Ok(Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros() })
         })
     }
 

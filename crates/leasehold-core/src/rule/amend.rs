@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use super::Outcome;
 use super::ledger::{Head, Ledger, Row, millis};
-use super::request::{Extended, catch_up, enter, granted, standing};
+use super::request::{Extended, catch_up, enter, granted, remember, standing};
 use super::settle::{bury, close, grant};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Changes a claim: see [`Store::amend`](crate::Store::amend).
 pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64) -> Result<Outcome<Answer>> {
+    if let Change::Ask(token) = change {
+        return ask(ledger, *token, now);
+    }
     let before = ledger.head()?;
     let (mut head, mut promoted, answer);
     if let Change::Limit(to) = change {
@@ -35,7 +38,7 @@ pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64)
     }
 
     promoted.extend(catch_up(ledger, &mut head, now)?);
-    close(ledger, before.as_ref(), &head)?;
+    close(ledger, before.as_ref(), &mut head, now)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
 
@@ -103,6 +106,7 @@ fn apply(
         Change::Owner(heir) => {
             ledger.remove(&row)?;
             row.id = heir.id;
+            row.asked = false;
             row.inbox = heir.inbox;
             row.label = heir.label.clone();
             row.lease = heir.lease.map(millis);
@@ -112,10 +116,25 @@ fn apply(
             ledger.put(&row)?;
             return Ok(granted(&row, now, Extended::Yes));
         }
-        Change::Tail(length) => return leave_tail(ledger, head, row, *length, now),
-        Change::Limit(_) => unreachable!("a limit belongs to the resource, not to a claim"),
+        Change::Tail(length) => return leave_tail(ledger, head, claim, row, *length, now),
+        Change::Limit(_) | Change::Ask(_) => unreachable!("not about the caller's own claim"),
     }
     Ok(granted(&row, now, Extended::No))
+}
+
+/// Marks the holder with this token, and has it told.
+fn ask(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<Answer>> {
+    // A tail has no owner who could be asked.
+    let is_owned = |row: &Row| !row.is_expired(now) && row.id != ClaimId::ownerless(row.seat);
+    let Some(mut row) = ledger.holder(token)?.filter(is_owned) else {
+        return Ok(Outcome::quiet(Answer::Gone));
+    };
+    if !row.asked {
+        row.asked = true;
+        ledger.put(&row)?;
+    }
+    // Also when it was asked before: it may not have heard.
+    Ok(Outcome { answer: Answer::Done, promoted: Vec::new(), ended: vec![row.inbox] })
 }
 
 /// Grows or shrinks in place.
@@ -133,7 +152,8 @@ fn resize(
     (row.wanted, row.least) = (units, units);
     // Who holds already goes before all who wait: they may be waiting for it.
     if row.waits() && row.fits(head.free()) {
-        grant(ledger, head, &mut row, claim.token_above, now)?;
+        let token = ledger.number(claim.token_above)?;
+        grant(head, &mut row, token, now);
     }
     let gives_up = row.waits() && claim.if_busy == IfBusy::Leave;
     if gives_up {
@@ -165,6 +185,7 @@ fn give(ledger: &mut impl Ledger, head: &mut Head, mut row: Row, n: u64, op: u64
 fn leave_tail(
     ledger: &mut impl Ledger,
     head: &mut Head,
+    claim: &Claim,
     mut row: Row,
     length: Duration,
     now: u64,
@@ -180,6 +201,7 @@ fn leave_tail(
     row.expires = Some(now.saturating_add(millis(length)));
     row.lock_delay = 0;
     head.note_end(row.frees_at());
+    remember(head, claim, &row);
     ledger.put(&row)?;
     Ok(Answer::Done)
 }

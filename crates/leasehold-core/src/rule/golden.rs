@@ -51,6 +51,9 @@ pub struct Case {
     pub name: String,
     /// The last number drawn before.
     pub fence: u64,
+    /// For how long the store has forgotten nothing, in milliseconds; absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
     /// What is stored before, times relative to the moment of the operation.
     pub state: State,
     /// What is asked.
@@ -120,6 +123,7 @@ impl Case {
             *fence += BASE;
         }
         for state in std::iter::once(&mut self.state).chain(&mut self.after) {
+            number(&mut state.agreed);
             for claim in &mut state.claims {
                 // Claims that nobody owns are named after their seat.
                 let ownerless = claim.id.0 == ClaimId::ownerless(claim.seat);
@@ -135,8 +139,12 @@ impl Case {
             number(&mut promoted.token);
         }
         match &mut self.op {
-            Op::Claim(asked) | Op::Renew(asked) | Op::Amend { claim: asked, .. } => {
-                number(&mut asked.token_above)
+            Op::Claim(asked) | Op::Renew(asked) => number(&mut asked.token_above),
+            Op::Amend { claim, change } => {
+                number(&mut claim.token_above);
+                if let Wish::Ask(token) = change {
+                    number(token);
+                }
             }
             Op::Evict { token } => number(token),
             Op::Release { .. } | Op::Inspect => {}

@@ -47,6 +47,8 @@ pub trait Ledger {
 
     /// The store's next number, never given out before and above `above`: seats and tokens.
     fn number(&mut self, above: u64) -> Result<u64>;
+    /// Since when the store has forgotten nothing.
+    fn born(&mut self) -> Result<u64>;
 }
 
 /// A resource: what is true of all its claims together.
@@ -64,11 +66,24 @@ pub struct Head {
     pub waiting: u64,
     /// No holder's units come free before this. Renewals do not move it, so it may be early, never late.
     pub quiet_until: u64,
+    /// The largest token that a quorum agreed on for this key, or tried to.
+    pub last: u64,
+    /// Until when that is remembered, also if nobody claims the key.
+    pub last_until: u64,
 }
 
 impl Head {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, effective: limit, held: 0, claims: 0, waiting: 0, quiet_until: u64::MAX }
+        Self {
+            limit,
+            effective: limit,
+            held: 0,
+            claims: 0,
+            waiting: 0,
+            quiet_until: u64::MAX,
+            last: 0,
+            last_until: 0,
+        }
     }
 
     /// The units that nobody holds.
@@ -77,8 +92,8 @@ impl Head {
     }
 
     /// Whether anything is left to remember.
-    pub(crate) fn is_needed(&self) -> bool {
-        self.claims > 0 || self.effective != self.limit
+    pub(crate) fn is_needed(&self, now: u64) -> bool {
+        self.claims > 0 || self.effective != self.limit || now < self.last_until
     }
 
     /// A holder now comes free at `at`.
@@ -122,6 +137,8 @@ pub struct Row {
     pub count: Option<u64>,
     /// The `Give`s that were counted already.
     pub given: Vec<u64>,
+    /// Whether somebody asked for it back.
+    pub asked: bool,
 }
 
 impl Row {
@@ -163,6 +180,7 @@ impl Row {
             value: claim.value.clone(),
             count: claim.count,
             given: Vec::new(),
+            asked: false,
         }
     }
 

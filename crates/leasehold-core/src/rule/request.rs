@@ -26,6 +26,9 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         // Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
         return renew(ledger, claim, now);
     }
+    if there.is_none() {
+        check_age(ledger, claim, now)?;
+    }
     let promoted = catch_up(ledger, &mut head, now)?;
     if there.is_some()
         && let Some(latch) = ledger.row(&claim.id)?
@@ -33,18 +36,20 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         // A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
         let is_ours = latch.value == claim.value;
         let answer = if is_ours { granted(&latch, now, Extended::No) } else { Answer::Busy };
-        close(ledger, before.as_ref(), &head)?;
+        close(ledger, before.as_ref(), &mut head, now)?;
         return Ok(Outcome { answer, promoted, ended: Vec::new() });
     }
 
     let mut row = Row::arriving(claim, now);
     let may_hold = head.waiting == 0 || claim.order == Order::Barging;
     let answer = if may_hold && row.fits(head.free()) {
-        grant(ledger, &mut head, &mut row, claim.token_above, now)?;
+        let token = draw(ledger, &mut head, claim)?;
+        grant(&mut head, &mut row, token, now);
         row.seat = row.token;
         row.renew(now);
         head.claims += 1;
         head.note_end(row.frees_at());
+        remember(&mut head, claim, &row);
         ledger.put(&row)?;
         granted(&row, now, Extended::Yes)
     } else if claim.if_busy == IfBusy::Leave {
@@ -57,7 +62,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         ledger.put(&row)?;
         waiting(ledger, &head, &row, now, Extended::Yes)?
     };
-    close(ledger, before.as_ref(), &head)?;
+    close(ledger, before.as_ref(), &mut head, now)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
 
@@ -73,6 +78,7 @@ pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         row.lease = claim.lease.map(millis);
         row.renew(now);
         head.note_end(row.frees_at().filter(|_| row.held > 0));
+        remember(&mut head, claim, &row);
         ledger.put(&row)?;
     }
     // Where nobody waits nothing can change hands, and ten thousand renewals need not walk.
@@ -85,7 +91,7 @@ pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         promoted.retain(|p| p.seat != row.seat);
     }
     let answer = if alive { standing(ledger, &head, &claim.id, now, Extended::Yes)? } else { Answer::Gone };
-    close(ledger, Some(&before), &head)?;
+    close(ledger, Some(&before), &mut head, now)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
 
@@ -114,7 +120,7 @@ pub fn release(
         bury(ledger, &mut head, &row)?;
     }
     let promoted = catch_up(ledger, &mut head, now)?;
-    close(ledger, Some(&before), &head)?;
+    close(ledger, Some(&before), &mut head, now)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
 
@@ -138,7 +144,7 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
         ended.dedup();
     }
     let promoted = catch_up(ledger, &mut head, now)?;
-    close(ledger, Some(&before), &head)?;
+    close(ledger, Some(&before), &mut head, now)?;
     Ok(Outcome { answer: true, promoted, ended })
 }
 
@@ -147,7 +153,7 @@ pub fn pass(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<()>> {
     let Some(before) = ledger.head()? else { return Ok(Outcome::quiet(())) };
     let mut head = before.clone();
     let promoted = catch_up(ledger, &mut head, now)?;
-    close(ledger, Some(&before), &head)?;
+    close(ledger, Some(&before), &mut head, now)?;
     Ok(Outcome { answer: (), promoted, ended: Vec::new() })
 }
 
@@ -180,7 +186,38 @@ pub(super) fn enter(
     for row in ledger.rows()? {
         ledger.remove(&row)?;
     }
-    Ok(Head::new(claim.limit))
+    Ok(Head { last: before.last, last_until: before.last_until, ..Head::new(claim.limit) })
+}
+
+/// The token of a grant: the store's next number, or in a quorum the key's.
+fn draw(ledger: &mut impl Ledger, head: &mut Head, claim: &Claim) -> Result<u64> {
+    if claim.quorum.is_none() {
+        return ledger.number(claim.token_above);
+    }
+    head.last = head.last.max(claim.token_above) + 1;
+    Ok(head.last)
+}
+
+/// Keeps what a quorum agreed on for longer than the claim can live.
+pub(super) fn remember(head: &mut Head, claim: &Claim, row: &Row) {
+    if let Some(terms) = claim.quorum.as_ref().filter(|_| head.last > 0) {
+        let end = row.frees_at().unwrap_or(u64::MAX).saturating_add(millis(terms.keep));
+        head.last_until = head.last_until.max(end);
+    }
+}
+
+/// Refuses a new claim of a quorum while the store may have forgotten an older one.
+fn check_age(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<()> {
+    let Some(terms) = &claim.quorum else { return Ok(()) };
+    let left = ledger.born()?.saturating_add(millis(terms.min_age)).saturating_sub(now);
+    if left == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "too young to vote: it may have forgotten a claim, and counts again in {:?}",
+        Duration::from_millis(left)
+    );
+    Err(Error::new(ErrorKind::Unavailable, message).on(ledger.key()))
 }
 
 /// How the claim stands now.
@@ -216,7 +253,7 @@ impl Extended {
 
 pub(super) fn granted(row: &Row, now: u64, extended: Extended) -> Answer {
     let lease = extended.lease(row, now);
-    Answer::Granted(Grant { seat: row.seat, token: row.token, units: row.held, lease })
+    Answer::Granted(Grant { seat: row.seat, token: row.token, units: row.held, lease, asked: row.asked })
 }
 
 fn waiting(ledger: &mut impl Ledger, head: &Head, row: &Row, now: u64, extended: Extended) -> Result<Answer> {

@@ -30,7 +30,8 @@ pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
             bury(ledger, head, &row)?;
             buried += 1;
         } else if !row.is_expired(now) && row.fits(head.free()) {
-            grant(ledger, head, &mut row, 0, now)?;
+            let token = ledger.number(0)?;
+            grant(head, &mut row, token, now);
             head.waiting -= 1;
             head.note_end(row.frees_at());
             ledger.put(&row)?;
@@ -53,21 +54,14 @@ pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
 }
 
 /// Makes a row hold as much as it wants and fits. Its lease stays as it is.
-pub(super) fn grant(
-    ledger: &mut impl Ledger,
-    head: &mut Head,
-    row: &mut Row,
-    above: u64,
-    now: u64,
-) -> Result<()> {
+pub(super) fn grant(head: &mut Head, row: &mut Row, token: u64, now: u64) {
     let more = (row.wanted - row.held).min(head.free());
     row.held += more;
     row.wanted = row.held;
     row.least = row.held;
-    row.token = ledger.number(above)?;
+    row.token = token;
     row.since = now;
     head.held += more;
-    Ok(())
 }
 
 /// Removes a row and everything it held.
@@ -80,8 +74,17 @@ pub(super) fn bury(ledger: &mut impl Ledger, head: &mut Head, row: &Row) -> Resu
 }
 
 /// Writes the head back, or removes it when nothing is left to remember.
-pub(super) fn close(ledger: &mut impl Ledger, before: Option<&Head>, head: &Head) -> Result<()> {
-    match head.is_needed() {
+pub(super) fn close(
+    ledger: &mut impl Ledger,
+    before: Option<&Head>,
+    head: &mut Head,
+    now: u64,
+) -> Result<()> {
+    if head.claims == 0 && now < head.last_until {
+        // So that a sweep comes by when it can be forgotten.
+        head.note_end(Some(head.last_until));
+    }
+    match head.is_needed(now) {
         true if before != Some(head) => ledger.put_head(Some(head)),
         false if before.is_some() => ledger.put_head(None),
         _ => Ok(()),

@@ -50,7 +50,7 @@ fn names_and_numbers_are_unique() {
 fn perform(case: &Case) -> (Seen, Book, Fence) {
     let key = Key::new("vector").unwrap();
     let mut book = case.state.book(NOW);
-    let mut fence = Fence::above(case.fence);
+    let mut fence = Fence::above(case.fence).born(case.age.map_or(0, |age| NOW - age));
     for (id, until) in &case.state.refused {
         fence.refuse(id.0, NOW.saturating_add_signed(*until));
     }

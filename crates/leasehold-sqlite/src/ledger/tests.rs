@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_core::rule::{self, Head, Ledger, Outcome, Row};
 use leasehold_core::{
     Book, Change, Claim, ClaimId, Clock, Fence, IfBusy, Inbox, Key, Moment, OpenBook, Order, Promotion,
-    Result, Units,
+    QuorumTerms, Result, Units,
 };
 
 use crate::fault::Stop;
@@ -18,6 +18,8 @@ use crate::step::{Desk, Mode};
 
 /// Above every clock in microseconds: both sides then draw the last number plus one.
 const BASE: u64 = 5_000_000_000_000_000;
+/// The proposals of quorums: far from the numbers that the stores draw.
+const TOKENS: u64 = 1 << 60;
 
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
@@ -167,6 +169,11 @@ fn random_claim(rng: &mut fastrand::Rng, key: &Key) -> Claim {
     claim.patience = Duration::from_millis(rng.u64(5..40));
     claim.lock_delay = Duration::from_millis(if rng.bool() { 0 } else { rng.u64(0..20) });
     claim.count = (rng.u8(0..5) == 0).then(|| rng.u64(1..5));
+    if rng.u8(0..6) == 0 {
+        let millis = Duration::from_millis;
+        claim.token_above = TOKENS + rng.u64(0..100);
+        claim.quorum = Some(QuorumTerms { keep: millis(rng.u64(0..60)), min_age: millis(rng.u64(0..200)) });
+    }
     if rng.u8(0..5) == 0 {
         claim.value = vec![n; usize::from(n)].into();
     }
@@ -184,11 +191,12 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
         15 => Op::Pass,
         16 => Op::Inspect,
         _ => {
-            let change = match rng.u8(0..7) {
+            let change = match rng.u8(0..8) {
                 0..=2 => Change::Units(rng.u64(0..=4)),
                 3 => Change::Give { n: rng.u64(0..3), op: rng.u64(0..4) },
                 4 => Change::Tail(Duration::from_millis(rng.u64(0..30))),
                 5 => Change::Limit(rng.u64(2..=5)),
+                6 => Change::Ask(rng.choice(holders).unwrap_or(7)),
                 _ => {
                     let mut heir = random_claim(rng, &pair.key);
                     // A new owner brings a new secret: in use nobody else has it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Change, Claim, IfBusy, Inbox, Order, Units};
+use crate::claim::{Change, Claim, IfBusy, Inbox, Order, QuorumTerms, Units};
 use crate::key::Key;
 use crate::record::format::{Id, Value};
 use crate::rule::ledger::millis;
@@ -59,6 +59,15 @@ pub struct Asked {
     label: String,
     value: Value,
     count: Option<u64>,
+    quorum: Option<Terms>,
+}
+
+/// [`QuorumTerms`] in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Terms {
+    keep: u64,
+    min_age: u64,
 }
 
 impl Default for Asked {
@@ -78,6 +87,7 @@ impl Default for Asked {
             label: String::new(),
             value: Value::default(),
             count: None,
+            quorum: None,
         }
     }
 }
@@ -103,6 +113,10 @@ impl Asked {
             label: self.label.as_str().into(),
             value: self.value.bytes(),
             count: self.count,
+            quorum: self.quorum.map(|terms| QuorumTerms {
+                keep: Duration::from_millis(terms.keep),
+                min_age: Duration::from_millis(terms.min_age),
+            }),
         }
     }
 }
@@ -128,6 +142,8 @@ pub enum Wish {
     Tail(u64),
     /// [`Change::Limit`].
     Limit(u64),
+    /// [`Change::Ask`].
+    Ask(u64),
 }
 
 impl Wish {
@@ -140,6 +156,7 @@ impl Wish {
             Self::Owner(heir) => Change::Owner(Box::new(heir.claim(key))),
             Self::Tail(length) => Change::Tail(Duration::from_millis(*length)),
             Self::Limit(limit) => Change::Limit(*limit),
+            Self::Ask(token) => Change::Ask(*token),
         }
     }
 }

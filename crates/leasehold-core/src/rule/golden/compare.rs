@@ -21,6 +21,7 @@ const TIMES: &[&str] = &[
     "since",
     "expires",
     "quiet_until",
+    "agreed_until",
     "refused",
     "look_in",
     "lease",

@@ -22,6 +22,8 @@ pub enum Said {
         units: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<Length>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asked: bool,
     },
     /// [`Answer::Waiting`].
     Waiting {
@@ -61,6 +63,7 @@ impl Said {
                 token: grant.token,
                 units: grant.units,
                 lease: grant.lease.map(Length::of),
+                asked: grant.asked,
             },
             Ok(Answer::Waiting(place)) => Self::Waiting {
                 seat: place.seat,
