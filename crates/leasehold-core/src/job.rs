@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::capability::Feature;
 use crate::claim::{Units, WHOLE};
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
+use crate::key::Key;
 use crate::options::Options;
 use crate::request::Request;
 use crate::store::Holder;
@@ -62,7 +63,8 @@ impl Job {
         self
     }
 
-    /// How long nobody starts it again after it was started.
+    /// How long nobody starts it again after it was started; not longer than [`at_most`](Self::at_most), which is
+    /// all that is kept of a job whose process dies.
     pub fn at_least(mut self, pause: Duration) -> Self {
         self.at_least = pause;
         self
@@ -80,17 +82,13 @@ impl Job {
     /// Dropping the future stops the work and gives the job back, keeping its `at_least`.
     ///
     /// # Errors
-    /// `Lost` when it took longer than `at_most` or the store ended it; else as
-    /// [`try_acquire`](Request::try_acquire).
+    /// `Lost` when it took longer than `at_most` or the store ended it; else as [`start`](Self::start).
     pub async fn run<T, F: Future<Output = T>>(&self, work: impl FnOnce(u64) -> F) -> Result<Run<T>> {
         let Some(guard) = self.start().await? else {
             return self.skipped().await;
         };
         let done = guard.run(work(guard.token())).await?;
-        if let Err(error) = guard.release().await {
-            // The work is done, and that is what counts; the release goes on in the background.
-            tracing::warn!(%error, "a job was done, but not given back yet");
-        }
+        give_back(guard).await;
         Ok(Run::Ran(done))
     }
 
@@ -103,8 +101,15 @@ impl Job {
     /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
     ///
     /// # Errors
-    /// As [`Request::try_acquire`].
+    /// `Invalid` when `at_least` is longer than `at_most`; else as [`Request::try_acquire`].
     pub async fn start(&self) -> Result<Option<Guard>> {
+        if self.at_least > self.at_most {
+            let message = format!(
+                "at_least ({:?}) is longer than at_most ({:?}): raise at_most, which is all that a crash leaves",
+                self.at_least, self.at_most
+            );
+            return Err(Error::new(ErrorKind::Invalid, message).on(&Key::new(&self.key)?));
+        }
         let options = Options { label: self.label.as_deref().map(Into::into), ..Options::new() };
         let request: Request =
             Request::new(&self.client, &self.key, WHOLE, Units::Exactly(WHOLE), Feature::Job);
@@ -113,5 +118,12 @@ impl Job {
             guard.keep_until(guard.now() + self.at_least);
         }
         Ok(guard)
+    }
+}
+
+/// Ends a run. Its work is done, and that is what counts: a release that fails goes on in the background.
+pub(crate) async fn give_back(guard: Guard) {
+    if let Err(error) = guard.release().await {
+        tracing::warn!(%error, "a job was done, but not given back yet");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::layers::{Fault, Faults, Reply, Verb};
 use leasehold_core::{Client, ErrorKind, Feature, Job, Key, Run};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,6 +21,8 @@ cases!("job":
     a_dropped_run_frees_the_job,
     a_dropped_run_keeps_its_at_least,
     the_tail_ends_by_itself_and_leaves_nothing,
+    a_job_that_was_done_says_so_whatever_became_of_its_release,
+    at_least_is_not_longer_than_at_most,
 );
 
 /// Skips the case on stores without jobs; otherwise one, seen by a new client.
@@ -160,4 +163,24 @@ async fn the_tail_ends_by_itself_and_leaves_nothing(scene: Scene) -> Verdict {
     // Whoever comes next finds it free, and takes what is over along.
     self::job(&scene, &key).await?.run(|_| async {}).await?;
     scene.until_nothing_is_left(&key).await
+}
+
+async fn a_job_that_was_done_says_so_whatever_became_of_its_release(scene: Scene) -> Verdict {
+    client(&scene).await?;
+    let key = scene.key();
+    let faults = Faults::new(scene.fixture.store().await?);
+    faults.once(Verb::Release, Fault { reply: Reply::Lost, ..Fault::default() });
+    let job = Client::new(faults).await?.job(key.as_str()).at_most(LONG);
+    assert_eq!(job.run(|_| async { 42 }).await?, Run::Ran(42));
+    scene.until_free(&key).await
+}
+
+async fn at_least_is_not_longer_than_at_most(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let job = job(&scene, &key).await?.at_least(LONG * 2);
+    let error = job.run(|_| async {}).await.expect_err("after a crash only at_most is kept");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("raise at_most"), "{error}");
+    assert_eq!(scene.raw(&key).await?.holders, 0);
+    Ok(())
 }

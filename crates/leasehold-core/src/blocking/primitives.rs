@@ -236,7 +236,10 @@ impl Job {
         if !guard.is_valid() {
             return Err(guard.lost_error(crate::Loss::Expired));
         }
-        wait(guard.release())?;
+        wait(async {
+            crate::job::give_back(guard).await;
+            Ok(())
+        })?;
         Ok(Run::Ran(done))
     }
 }
