@@ -1,16 +1,16 @@
 //! What a holder has in its hands.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::Renewal;
 use crate::claim::{Claim, Released};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{Hold, Loss, Stage};
-use crate::keeper::{Leaving, Lifeline};
+use crate::hand::{Hand, Share};
+use crate::hold::{Hold, Loss};
+use crate::keeper::Lifeline;
 use crate::key::Key;
 use crate::signal::LossSignal;
 
@@ -35,33 +35,20 @@ use crate::signal::LossSignal;
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
-pub struct Guard(Arc<Hand>);
-
-/// The hold itself: shared by all guards of one owner, released when the last is gone.
-#[derive(Debug)]
-pub(crate) struct Hand {
-    pub(crate) life: Arc<Lifeline>,
-    pub(crate) claim: Claim,
-    pub(crate) hold: Arc<Hold>,
-    pub(crate) renewal: Renewal,
-    /// Until when nobody else may have it, even after the release.
-    keep_until: OnceLock<Moment>,
-    released: AtomicBool,
-}
+pub struct Guard(Share);
 
 impl Guard {
     pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        let (keep_until, released) = (OnceLock::new(), AtomicBool::new(false));
-        Self(Arc::new(Hand { life, claim, hold, renewal, keep_until, released }))
+        Self(Share::new(life, claim, hold, renewal))
     }
 
     /// Another guard of the same hold.
-    pub(crate) fn join(hand: Arc<Hand>) -> Self {
-        Self(hand)
+    pub(crate) fn join(share: Share) -> Self {
+        Self(share)
     }
 
     pub(crate) fn hand(&self) -> &Arc<Hand> {
-        &self.0
+        self.0.hand()
     }
 
     /// Keeps the units from everybody until then, also after the release.
@@ -151,11 +138,11 @@ impl Guard {
     ///
     /// # Errors
     /// When the store did not answer; the release then goes on in the background until the lease has ended.
-    pub async fn release(self) -> Result<Released> {
-        match Arc::into_inner(self.0) {
-            Some(hand) => hand.part().finish().await,
+    pub async fn release(mut self) -> Result<Released> {
+        match self.0.leave() {
+            Some(leaving) => leaving.finish().await,
             // Its owner has other guards of this hold.
-            None => Ok(Released::Held),
+            None => Ok(if self.is_valid() { Released::Held } else { Released::Gone }),
         }
     }
 
@@ -172,51 +159,14 @@ impl Guard {
     }
 
     /// Stops looking after the hold without giving it back.
-    ///
-    /// # Errors
-    /// `Invalid` when its owner has other guards of it.
-    pub(crate) fn abandon(self) -> Result<()> {
-        let key = self.key().clone();
-        let hand = Arc::into_inner(self.0).ok_or_else(|| shared(&key))?;
-        hand.part().abandon();
-        Ok(())
+    pub(crate) fn abandon(mut self) {
+        if let Some(leaving) = self.0.leave() {
+            leaving.abandon();
+        }
     }
 
     pub(crate) fn lost_error(&self, loss: Loss) -> Error {
         Error::new(ErrorKind::Lost, format!("lost: {loss}")).on(self.key())
-    }
-}
-
-/// Why one of several guards of a hold cannot decide about all of it.
-pub(crate) fn shared(key: &Key) -> Error {
-    let message = "held several times by its owner: release the other guards first";
-    Error::new(ErrorKind::Invalid, message).on(key)
-}
-
-impl Hand {
-    pub(crate) fn is_valid(&self) -> bool {
-        self.hold.stage() == Stage::Held
-    }
-
-    /// Which store it is held on.
-    pub(crate) fn store(&self) -> usize {
-        self.life.0.store_id()
-    }
-
-    /// Takes the claim out of the renewals; what is left is to tell the store.
-    fn part(&self) -> Leaving {
-        self.released.store(true, Ordering::Release);
-        let leaving = Leaving::new(self.life.0.clone(), &self.claim);
-        self.hold.end(Loss::Released);
-        leaving.keep_until(self.keep_until.get().copied())
-    }
-}
-
-impl Drop for Hand {
-    fn drop(&mut self) {
-        if !self.released.load(Ordering::Acquire) {
-            drop(self.part());
-        }
     }
 }
 

@@ -27,6 +27,7 @@ mod election;
 mod error;
 mod fence;
 mod guard;
+mod hand;
 mod hold;
 mod job;
 mod keeper;

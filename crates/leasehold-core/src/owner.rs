@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::claim::{Units, WHOLE};
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Guard, Hand};
+use crate::guard::Guard;
+use crate::hand::Hand;
 use crate::key::Key;
 
 /// Somebody who may acquire the same lock again without waiting for itself.
@@ -42,23 +43,19 @@ impl Owner {
 
     /// How many guards this owner has of the key.
     pub fn hold_count(&self, key: impl AsRef<str>) -> usize {
-        let valid = self.hands(key.as_ref());
-        // Not counting the one that counts.
-        valid.iter().map(|hand| Arc::strong_count(hand) - 1).sum()
+        self.hands(key.as_ref()).iter().map(|hand| hand.guards()).sum()
     }
 
     /// Whether this owner holds the key, as far as can be known without asking the store.
     pub fn is_held(&self, key: impl AsRef<str>) -> bool {
-        !self.hands(key.as_ref()).is_empty()
+        self.hold_count(key) > 0
     }
 
-    /// The valid holds of a key.
+    /// The holds of a key, some of which may be over.
     fn hands(&self, key: &str) -> Vec<Arc<Hand>> {
         let Ok(key) = Key::new(key) else { return Vec::new() };
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A hold whose last guard is going cannot be upgraded: nobody joins it.
-        let alive = table.get(&key).into_iter().flatten().filter_map(Weak::upgrade);
-        alive.filter(|hand| hand.is_valid()).collect()
+        table.get(&key).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// Another guard of a hold of the same kind, if there is one.
@@ -67,12 +64,12 @@ impl Owner {
             if hand.store() != store || hand.claim.limit != limit {
                 continue;
             }
-            if hand.hold.units() == units.most() {
-                return Ok(Some(Guard::join(hand)));
+            if let Some(share) = hand.join(units.most()) {
+                return Ok(Some(Guard::join(share)));
             }
-            if limit == WHOLE {
-                let message = "this owner holds the lock in another mode and would wait for itself: upgrade or \
-                               downgrade the guard it has, or release it first";
+            if limit == WHOLE && hand.guards() > 0 {
+                let message = "this owner holds the lock in another mode, or is changing it, and would wait for \
+                               itself: upgrade or downgrade the guard it has, or release it first";
                 return Err(Error::new(ErrorKind::Invalid, message).on(key));
             }
         }

@@ -1,11 +1,9 @@
 //! Holding more or fewer units than before, in place.
 
-use std::sync::Arc;
-
 use crate::claim::{Answer, Change, IfBusy};
 use crate::clock::{Moment, sleep_until};
 use crate::error::Result;
-use crate::guard::{Guard, shared};
+use crate::guard::Guard;
 use crate::hold::{Loss, Stage};
 
 /// How long a change of units may wait.
@@ -19,11 +17,15 @@ pub(crate) enum Resize {
 impl Guard {
     /// Holds this many units instead. `false` when they were not to be had within the wait.
     pub(crate) async fn resize(&self, units: u64, wait: Resize) -> Result<bool> {
+        self.hand().close()?;
+        let changed = self.change_units(units, wait).await?;
+        // Not after an error, nor when this is dropped half-way: then nobody knows the mode any more.
+        self.hand().open();
+        Ok(changed)
+    }
+
+    async fn change_units(&self, units: u64, wait: Resize) -> Result<bool> {
         let (hand, keeper) = (self.hand(), &self.hand().life.0);
-        if Arc::strong_count(hand) > 1 {
-            // The other guards would go on believing in the old mode.
-            return Err(shared(self.key()));
-        }
         let before = hand.hold.units();
         let mut claim = hand.claim.clone();
         claim.if_busy = if wait == Resize::Try { IfBusy::Leave } else { IfBusy::Queue };
@@ -58,7 +60,7 @@ impl Guard {
             Some(Err(loss)) => Err(self.lost_error(loss)),
             None => {
                 // Take the wish back; if it came true meanwhile, this gives the extra units up again.
-                Box::pin(self.resize(before, Resize::Forever)).await?;
+                Box::pin(self.change_units(before, Resize::Forever)).await?;
                 Ok(false)
             }
         }

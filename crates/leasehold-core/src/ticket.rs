@@ -106,6 +106,8 @@ impl Guard {
     pub async fn hand_over(self) -> Result<Ticket> {
         let hand = self.hand();
         hand.life.0.store.info().require(Feature::HandOver).map_err(|error| error.on(self.key()))?;
+        // Before anything is sent, and nobody joins from here on: all of the hold goes.
+        hand.close()?;
         let lease = hand.claim.lease.unwrap_or(Duration::MAX);
         hand.life.0.renew_now(&hand.claim.id, lease).await.map_err(|error| error.on(self.key()))?;
         let ticket = Ticket {
@@ -115,7 +117,7 @@ impl Guard {
             units: self.units(),
             lease,
         };
-        self.abandon()?;
+        self.abandon();
         Ok(ticket)
     }
 }

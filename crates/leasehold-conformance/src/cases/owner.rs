@@ -1,6 +1,9 @@
 //! Re-entrancy: an owner may acquire again what it holds.
 
-use leasehold_core::{Capability, Client, ErrorKind, Key, Mutex, Options, Owner, Released};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leasehold_core::{Capability, Client, ErrorKind, Feature, Key, Mutex, Options, Owner, Released};
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
@@ -19,6 +22,11 @@ cases!("owner":
     a_hold_that_is_lost_is_not_joined,
     a_hold_that_is_being_released_is_not_joined,
     a_join_that_races_a_release_is_old_and_valid_or_new,
+    looking_does_not_hinder_release_and_hand_over,
+    a_guard_that_shares_its_hold_cannot_change_its_mode,
+    a_guard_that_shares_its_hold_cannot_hand_it_over,
+    a_hold_whose_mode_is_being_changed_is_not_joined,
+    releasing_one_of_several_says_whether_the_hold_is_lost,
 );
 
 /// A mutex as this owner sees it.
@@ -188,4 +196,91 @@ async fn a_join_that_races_a_release_is_old_and_valid_or_new(scene: Scene) -> Ve
         assert_eq!(inner.release().await?, Released::Held);
     }
     scene.until_nothing_is_left(&key).await
+}
+
+async fn looking_does_not_hinder_release_and_hand_over(scene: Scene) -> Verdict {
+    const ROUNDS: usize = 300;
+    if !scene.info().supports(Feature::HandOver) {
+        return Err(Stop::skip("the store has no hand-over"));
+    }
+    let key = scene.key();
+    let me = Owner::new();
+    let client = scene.fixture.connect().await?;
+    let done = Arc::new(AtomicBool::new(false));
+    let (stop, owner, name) = (done.clone(), me.clone(), key.clone());
+    let looking = std::thread::spawn(move || {
+        while !stop.load(Ordering::SeqCst) {
+            owner.hold_count(name.as_str());
+        }
+    });
+    let mut failed = Ok(());
+    for _ in 0..ROUNDS {
+        let held = lock(&client, &key, &me).acquire().await?;
+        match held.hand_over().await {
+            Ok(ticket) => drop(client.adopt(&ticket).await?.expect("nobody was faster").release().await?),
+            Err(error) => failed = Err(error),
+        }
+    }
+    done.store(true, Ordering::SeqCst);
+    looking.join().map_err(|_| Stop::fail("looking panicked"))?;
+    Ok(failed?)
+}
+
+async fn a_guard_that_shares_its_hold_cannot_change_its_mode(scene: Scene) -> Verdict {
+    scene.needs(Capability::AmendUnits)?;
+    let key = scene.key();
+    let client = scene.fixture.connect().await?;
+    let lock = client.rwlock(key.as_str()).with(Options::new().owner(&Owner::new()));
+    let (outer, inner) = (lock.write().acquire().await?, lock.write().acquire().await?);
+    let downgraded = inner.downgrade().await;
+    let reader = client.rwlock(key.as_str()).read().try_acquire().await?;
+    assert!(!outer.is_valid() || reader.is_none(), "a valid writer beside a reader");
+    assert_eq!(downgraded.map_err(|error| error.kind()).err(), Some(ErrorKind::Invalid));
+    Ok(())
+}
+
+async fn a_guard_that_shares_its_hold_cannot_hand_it_over(scene: Scene) -> Verdict {
+    if !scene.info().supports(Feature::HandOver) {
+        return Err(Stop::skip("the store has no hand-over"));
+    }
+    let key = scene.key();
+    let lock = lock(&scene.fixture.connect().await?, &key, &Owner::new());
+    let (outer, inner) = (lock.acquire().await?, lock.acquire().await?);
+    let error = inner.hand_over().await.expect_err("the other guard relies on it");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(outer.is_valid());
+    assert_eq!(outer.release().await?, Released::Held);
+    Ok(())
+}
+
+async fn a_hold_whose_mode_is_being_changed_is_not_joined(scene: Scene) -> Verdict {
+    scene.needs(Capability::AmendUnits)?;
+    let key = scene.key();
+    let gate = Gate::new(scene.fixture.store().await?);
+    let client = Client::new(gate.clone()).await?;
+    let lock = client.rwlock(key.as_str()).with(Options::new().owner(&Owner::new()));
+    let writer = lock.write().acquire().await?;
+    // The store has made a reader of it, and nobody has heard of that.
+    gate.let_pass(Passing::NoReplies);
+    let downgrading = tokio::spawn(writer.downgrade());
+    scene.until_raw(&key, |now| now.units == 1).await?;
+    let error = soon(lock.write().acquire()).await?.expect_err("a second writer, and readers can come");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    gate.let_pass(Passing::Everything);
+    let _reader = soon(downgrading).await?.map_err(Stop::fail)??;
+    assert!(lock.read().try_acquire().await?.is_some(), "it is a reader now, and can be joined");
+    Ok(())
+}
+
+async fn releasing_one_of_several_says_whether_the_hold_is_lost(scene: Scene) -> Verdict {
+    scene.needs(Capability::Evict)?;
+    let key = scene.key();
+    let client = scene.fixture.connect().await?;
+    let options = Options::new().owner(&Owner::new()).lease(scene.lease());
+    let lock = client.mutex(key.as_str()).with(options);
+    let (outer, inner) = (lock.acquire().await?, lock.acquire().await?);
+    assert!(client.evict(key.as_str(), outer.token()).await?);
+    soon(inner.lost()).await?;
+    assert_eq!((inner.release().await?, outer.release().await?), (Released::Gone, Released::Gone));
+    Ok(())
 }
