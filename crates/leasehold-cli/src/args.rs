@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Show a lock now and after every change, until interrupted
     Watch(ShowArgs),
-    /// Take a lock away from its holder
+    /// Take a lock away from its holder, or ask for it
     Release(ReleaseArgs),
     /// Print a completion script for a shell
     Completions {
@@ -115,6 +115,9 @@ pub(crate) struct ReleaseArgs {
     /// Really do it
     #[arg(long)]
     pub(crate) force: bool,
+    /// Ask the holder to give it back; whether it does is up to it (`run --yield`)
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) ask: bool,
     /// Only from the holder with this token; needed when there are several
     #[arg(long, value_name = "N")]
     pub(crate) token: Option<u64>,
@@ -152,6 +155,8 @@ mod tests {
             "leasehold watch k",
             "leasehold release k",
             "leasehold release k --force --token 7",
+            "leasehold release k --ask --token 7",
+            "leasehold run --yield k -- true",
             "leasehold completions bash",
             "leasehold man",
             "leasehold man run",
@@ -183,6 +188,7 @@ mod tests {
             ("leasehold run --lease soon k -- true", ErrorKind::ValueValidation),
             ("leasehold run --frob k -- true", ErrorKind::UnknownArgument),
             ("leasehold release k --token x", ErrorKind::ValueValidation),
+            ("leasehold release k --ask --force", ErrorKind::ArgumentConflict),
             ("leasehold run --at-least 0 k -- true", ErrorKind::ValueValidation),
             ("leasehold run --at-least 1s --wait 1s k -- true", ErrorKind::ArgumentConflict),
             ("leasehold run --at-least 1s --lease 1s k -- true", ErrorKind::ArgumentConflict),

@@ -22,6 +22,7 @@ pub(crate) struct Run {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) label: Option<String>,
+    pub(crate) on_ask: OnAsk,
     pub(crate) on_loss: OnLoss,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
@@ -54,7 +55,14 @@ pub(crate) enum Wait {
     Not,
 }
 
-/// What follows when the lock was lost and the program is ended.
+/// What follows when somebody asks for the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnAsk {
+    Tell,
+    GiveWay,
+}
+
+/// What follows when the program was ended because the lock was lost or given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLoss {
     Exit,
@@ -102,6 +110,7 @@ impl Run {
             max_hold: hold.max_hold,
             grace: hold.grace,
             label: hold.label,
+            on_ask: if hold.give_way { OnAsk::GiveWay } else { OnAsk::Tell },
             on_loss: OnLoss::Exit,
             // clap has seen to it that there is one.
             program: command.next().unwrap_or_default(),

@@ -70,7 +70,10 @@ pub(crate) struct HoldArgs {
     /// End the program when it has held for this long
     #[arg(long, value_name = "DUR", value_parser = duration::parse_positive)]
     pub(crate) max_hold: Option<Duration>,
-    /// On loss, the time between SIGTERM and SIGKILL; never past the end of the lease
+    /// When others ask for it (`release --ask`), end the program and give it back
+    #[arg(long = "yield")]
+    pub(crate) give_way: bool,
+    /// On loss or --yield, the time between SIGTERM and SIGKILL; never past the end of the lease
     #[arg(long, value_name = "DUR", value_parser = duration::parse, default_value = "5s")]
     pub(crate) grace: Duration,
     /// What others see as the holder; default: host and process id

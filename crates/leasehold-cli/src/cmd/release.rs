@@ -1,6 +1,6 @@
-//! `leasehold release`: taking a lock away from its holder.
+//! `leasehold release`: taking a lock away from its holder, or asking for it.
 
-use leasehold::{Holder, Snapshot};
+use leasehold::{Client, Holder, Key, Snapshot};
 
 use crate::args::ReleaseArgs;
 use crate::exit::{Exit, Failure};
@@ -25,6 +25,9 @@ pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, F
         return Ok(Exit::Success);
     };
     let who = format!("{} (token {})", Plain(&holder.label), holder.token);
+    if args.ask {
+        return ask(&client, key, &holder, &who).await;
+    }
     if !args.force {
         let what = match holder.count {
             Some(count) => format!("delete the latch \"{key}\" with {count} left, for which others may wait"),
@@ -39,6 +42,16 @@ pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, F
         (false, Some(_)) => format!("{key}: has just opened"),
         (false, None) => format!("{key}: {who} had just let go"),
     })?;
+    Ok(Exit::Success)
+}
+
+async fn ask(client: &Client, key: &Key, holder: &Holder, who: &str) -> Result<Exit, Failure> {
+    if holder.count.is_some() {
+        let message = format!("\"{key}\" is a latch, which nobody holds: count it down, or delete it");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let asked = client.ask(key, holder.token).await?;
+    print(if asked { format!("{key}: asked {who}") } else { format!("{key}: {who} had let go") })?;
     Ok(Exit::Success)
 }
 

@@ -61,6 +61,14 @@ async fn terms(
                 give_back(held, store).await?;
                 return Ok((exit, unseen));
             }
+            Ok(End::GaveWay(exit)) => {
+                give_back(held, store).await?;
+                if settings.on_loss == OnLoss::Exit {
+                    return Ok((exit, None));
+                }
+                is_first = false;
+                continue;
+            }
             Ok(End::Lost(loss)) => Remark::Lost { key, cause: loss.to_string() },
             Err(failure) => {
                 // Nothing was started, so a job is due again: eviction leaves no tail, a release would.
@@ -122,8 +130,9 @@ async fn work(settings: &Run, held: &Guard, incoming: &mut Incoming) -> Result<E
             return Err(not_started(settings, &error));
         }
     };
-    let (lease, grace, guard) = (settings.lease, settings.grace, held);
-    let supervisor = Supervisor { job, guard, guardian, incoming, terminal, given, lease, grace };
+    let Run { lease, grace, on_ask, .. } = *settings;
+    let guard = held;
+    let supervisor = Supervisor { job, guard, guardian, incoming, terminal, given, lease, grace, on_ask };
     supervisor.watch().await.map_err(|error| system("cannot wait for the program", error))
 }
 

@@ -15,6 +15,8 @@ use super::process::{Change, Job};
 use super::signals::{self, Incoming};
 use super::terminal::Terminal;
 use crate::exit::Exit;
+use crate::output::Remark;
+use crate::settings::OnAsk;
 
 // A guard is lost when 0.9 of its lease is over, and the store may grant to the next when all of it is. What
 // happens in between, as shares of the lease after the loss: SIGTERM at once, then
@@ -36,6 +38,8 @@ pub(crate) enum End {
         /// The terminal's Ctrl-C or Ctrl-\ that ended it, which our own group has not seen.
         unseen: Option<Signal>,
     },
+    /// Others asked for the lock, and the group was ended for them.
+    GaveWay(Exit),
     /// The lock was lost, and the group is dead.
     Lost(Loss),
 }
@@ -51,6 +55,7 @@ pub(crate) struct Supervisor<'a> {
     pub(crate) given: bool,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
+    pub(crate) on_ask: OnAsk,
 }
 
 impl Supervisor<'_> {
@@ -59,10 +64,12 @@ impl Supervisor<'_> {
         let since = BootClock.now();
         let lease = Lease { full: self.guard.valid_for() > PATIENCE, since, length: self.lease };
         let mut kill_at = since;
+        let (mut asked, mut gives_way_by, mut killed) = (false, None::<Moment>, false);
         let ended = loop {
             if self.guard.is_valid() {
                 kill_at = self.report(&lease);
             }
+            let grace_left = gives_way_by.map_or(Duration::MAX, |by| by.since(BootClock.now()));
             tokio::select! {
                 biased;
                 change = self.job.change() => match change? {
@@ -71,11 +78,28 @@ impl Supervisor<'_> {
                 },
                 _ = self.guard.lost() => break None,
                 signal = self.incoming.next() => self.pass_on(signal).await?,
+                () = self.guard.asked_to_release(), if !asked => {
+                    asked = true;
+                    gives_way_by = self.asked();
+                }
+                () = sleep(grace_left), if gives_way_by.is_some() && !killed => {
+                    self.job.signal(Signal::KILL);
+                    killed = true;
+                }
                 () = sleep(lease.now() / REPORTS) => {}
             }
         };
-        match ended {
-            Some(exit) if self.guard.is_valid() => Ok(self.ended(exit)),
+        match (ended, gives_way_by) {
+            // We ended it before its time: what it has started may still be at work.
+            Some(exit)
+                if self.guard.is_valid()
+                    && let Some(by) = gives_way_by =>
+            {
+                let (guard, now) = (self.guard, BootClock.now());
+                self.end_group(by.since(now).min(kill_at.since(now))).await;
+                Ok(if guard.is_valid() { End::GaveWay(exit) } else { End::Lost(guard.lost().await) })
+            }
+            (Some(exit), None) if self.guard.is_valid() => Ok(self.ended(exit)),
             _ => {
                 let loss = self.guard.lost().await;
                 let rest = lease.now().mul_f64(RUNNER_KILLS).min(kill_at.since(BootClock.now()));
@@ -91,6 +115,17 @@ impl Supervisor<'_> {
         let lost_at = BootClock.now() + self.guard.valid_for();
         self.guardian.kill_at(lost_at + lease.now().mul_f64(GUARDIAN_KILLS));
         lost_at + lease.now().mul_f64(RUNNER_KILLS)
+    }
+
+    /// Others want the lock. If they are to have it the program is asked to end: says by when it must have.
+    fn asked(&self) -> Option<Moment> {
+        Remark::Asked { key: self.guard.key().as_str() }.tell();
+        (self.on_ask == OnAsk::GiveWay).then(|| {
+            self.job.signal(Signal::TERM);
+            // A stopped process sees the TERM only when it goes on.
+            self.job.signal(Signal::CONT);
+            BootClock.now() + self.grace
+        })
     }
 
     fn ended(mut self, exit: Exit) -> End {

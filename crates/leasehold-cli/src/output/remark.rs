@@ -37,6 +37,7 @@ impl Remarks {
 pub(crate) enum Remark<'a> {
     Acquired { key: &'a str, token: u64 },
     Released { key: &'a str },
+    Asked { key: &'a str },
     Lost { key: &'a str, cause: String },
     Failed { exit: u8, message: String },
     Note { message: String },
@@ -47,6 +48,7 @@ impl fmt::Display for Remark<'_> {
         match self {
             Self::Acquired { key, token } => write!(f, "acquired \"{}\", token {token}", Plain(key)),
             Self::Released { key } => write!(f, "released \"{}\"", Plain(key)),
+            Self::Asked { key } => write!(f, "somebody asks for \"{}\"", Plain(key)),
             Self::Lost { key, cause } => {
                 write!(f, "lost \"{}\": {cause}; the program was ended", Plain(key))
             }

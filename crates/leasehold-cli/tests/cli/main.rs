@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails; clippy does not know helpers from code"
 )]
 
+mod ask;
 mod contention;
 mod elect;
 mod job;
