@@ -91,10 +91,7 @@ impl Supervisor<'_> {
         };
         match (ended, gives_way_by) {
             // We ended it before its time: what it has started may still be at work.
-            Some(exit)
-                if self.guard.is_valid()
-                    && let Some(by) = gives_way_by =>
-            {
+            (Some(exit), Some(by)) if self.guard.is_valid() => {
                 let (guard, now) = (self.guard, BootClock.now());
                 self.end_group(by.since(now).min(kill_at.since(now))).await;
                 Ok(if guard.is_valid() { End::GaveWay(exit) } else { End::Lost(guard.lost().await) })
