@@ -47,7 +47,7 @@ fn a_run_that_gives_way_ends_the_program_and_frees_the_key() {
 fn the_key_is_not_given_away_while_a_grandchild_is_still_at_work() {
     let place = Place::new();
     let script = "sh -c 'trap \"sleep 0.3; echo >finished; exit\" TERM
-        echo >ready; while :; do sleep 0.01; done' & wait";
+        echo >ready; while :; do sleep 0.01; done' >/dev/null 2>&1 & wait";
     let holder = place.hold_with("run --yield k", script);
     place.wait_for_file("ready");
     place.expect("release --ask k", 0);
