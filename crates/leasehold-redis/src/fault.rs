@@ -1,0 +1,191 @@
+//! What it means when a server refuses, fails or says nothing.
+
+use std::error::Error as _;
+
+use leasehold_core::{Error, ErrorKind};
+use redis::{RedisError, ServerError};
+
+use crate::url::{Address, address};
+
+/// What a server's refusal means.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It does not know the script: it did not run.
+    NoScript,
+    /// Another server has the slot from now on: it did not run.
+    Moved(Address),
+    /// Another server has this key while its slot is being moved: it did not run.
+    Ask(Address),
+    /// It did not run, but may in a moment, here or on another server; the error is for when time is over.
+    NotNow(Error),
+    /// It did not run, and trying again does not help.
+    Final(Error),
+}
+
+/// Codes that can stand inside the message of a failed script, before Redis 7.
+const INSIDE: &[&str] = &["WRONGTYPE", "OOM", "READONLY", "NOPERM", "NOREPLICAS", "MISCONF"];
+
+impl Refusal {
+    /// What the server at `from` means, if it was a server that said it.
+    pub(crate) fn of_error(error: &RedisError, from: &Address) -> Option<Self> {
+        let errors = error.clone().into_server_errors()?;
+        errors.first().map(|(_, error)| Self::of(error, from))
+    }
+
+    /// What the server at `from` means.
+    pub(crate) fn of(error: &ServerError, from: &Address) -> Self {
+        let details = error.details().unwrap_or_default();
+        let code = match error.code() {
+            "ERR" if details.contains("user executing the script can't") => "NOPERM",
+            "ERR" => INSIDE.iter().find(|code| details.contains(**code)).copied().unwrap_or("ERR"),
+            code => code,
+        };
+        let not_now = |message: &str| Self::NotNow(told(ErrorKind::Unavailable, message, error));
+        let last = |kind, message: &str| Self::Final(told(kind, message, error));
+        match code {
+            "NOSCRIPT" => Self::NoScript,
+            "MOVED" | "ASK" => match (redirect(details, from), code) {
+                (Some(to), "MOVED") => Self::Moved(to),
+                (Some(to), _) => Self::Ask(to),
+                (None, _) => not_now("the cluster is changing: try again in a moment"),
+            },
+            "READONLY" => not_now("the server is a replica: name the primary, or use redis+sentinel://"),
+            "LOADING" => not_now("the server is loading its data: try again in a moment"),
+            "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => {
+                not_now("the cluster has no server for this key: try again when it is whole")
+            }
+            "BUSY" => not_now("the server is busy with somebody's script: try again when it is done"),
+            "NOREPLICAS" => not_now("the server has too few replicas to accept writes: start them"),
+            "MISCONF" => not_now("the server cannot write to its disk and refuses writes: mend that first"),
+            "OOM" => last(
+                ErrorKind::Unavailable,
+                "the server is out of memory: raise maxmemory, or remove what is not needed",
+            ),
+            "WRONGTYPE" => last(
+                ErrorKind::Conflict,
+                "something that is not a lock is stored under this name: choose another name",
+            ),
+            "NOAUTH" | "WRONGPASS" => last(
+                ErrorKind::Denied,
+                "the server refused user or password: put the right ones into the URL",
+            ),
+            "ERR" if details.contains("cluster support disabled") => {
+                last(ErrorKind::Invalid, "the server is not part of a cluster: use redis://")
+            }
+            "NOPERM" => last(
+                ErrorKind::Denied,
+                "this user lacks a right: give it the rights that the store's documentation lists",
+            ),
+            _ => last(ErrorKind::Protocol, "the server answered something that this version does not know"),
+        }
+    }
+}
+
+/// The server that a redirection names: `slot host:port`. Without a host it is the one that answered.
+fn redirect(details: &str, from: &Address) -> Option<Address> {
+    let place = details.split_whitespace().nth(1)?;
+    let (host, port) = place.rsplit_once(':')?;
+    match from {
+        Address::Tcp(same, _) if host.is_empty() => Some(Address::Tcp(same.clone(), port.parse().ok()?)),
+        // Servers print IPv6 without brackets.
+        _ if host.contains(':') => Some(Address::Tcp(host.to_owned(), port.parse().ok()?)),
+        _ => address(place, 0).ok(),
+    }
+}
+
+fn told(kind: ErrorKind, message: &str, cause: &ServerError) -> Error {
+    Error::new(kind, message).at("redis").because(RedisError::from(cause.clone()))
+}
+
+/// Why a connection could not be made: it can be told to many.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreachable {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Unreachable {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Unavailable, message: message.into() }
+    }
+
+    /// What happened while connecting to `address`.
+    pub(crate) fn connecting(error: &RedisError, address: &Address) -> Self {
+        let (kind, message) = if error.kind() == redis::ErrorKind::RESP3NotSupported {
+            (ErrorKind::Unsupported, "the server is too old: use Redis 6.2 or newer, or Valkey")
+        } else if is_denied(error) {
+            (ErrorKind::Denied, "the server refused user or password: put the right ones into the URL")
+        } else if is_certificate(error) {
+            (ErrorKind::Denied, "the certificates do not match: check cacert, cert, key and the host's name")
+        } else if error.is_timeout() {
+            (ErrorKind::Unavailable, "no answer in time: check that the server runs and can be reached")
+        } else {
+            (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached")
+        };
+        Self { kind, message: format!("{address}: {message}: {error}") }
+    }
+
+    /// What a server refused that we asked while looking for the right one.
+    pub(crate) fn refused(error: &ServerError, by: &Address) -> Self {
+        match Refusal::of(error, by) {
+            Refusal::Final(error) | Refusal::NotNow(error) => Self::from(error),
+            _ => Self::new(format!("{by} answered something unknown")),
+        }
+    }
+
+    /// Whether somebody must change something before it can work.
+    pub(crate) fn is_final(&self) -> bool {
+        self.kind != ErrorKind::Unavailable
+    }
+
+    pub(crate) fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).at("redis")
+    }
+}
+
+impl From<Error> for Unreachable {
+    fn from(error: Error) -> Self {
+        // Nothing was asked that could have changed anything.
+        let kind = if error.is_retryable() { ErrorKind::Unavailable } else { error.kind() };
+        let message = error.to_string();
+        let message = message.strip_prefix("redis: ").unwrap_or(&message).to_owned();
+        Self { kind, message }
+    }
+}
+
+fn is_denied(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+}
+
+fn is_certificate(error: &RedisError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// Why a request has no answer, although it may have been carried out.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    /// Not within the time of the call.
+    Late,
+    /// The connection ended, or what came was no reply.
+    Broken(RedisError),
+    /// It ran, but too few replicas have it.
+    NotAcknowledged { by: i64, wanted: u32 },
+}
+
+impl Silence {
+    pub(crate) fn into_error(self) -> Error {
+        let unknown = |message: String| Error::new(ErrorKind::Indeterminate, message).at("redis");
+        match self {
+            Self::Late => unknown("no answer in time: it may have happened".to_owned()),
+            Self::Broken(cause) => {
+                unknown("the connection broke before the answer: it may have happened".to_owned())
+                    .because(cause)
+            }
+            Self::NotAcknowledged { by, wanted } => unknown(format!(
+                "only {by} of {wanted} replicas have it: start the replicas, or lower min_replicas"
+            )),
+        }
+    }
+}

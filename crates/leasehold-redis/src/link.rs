@@ -1,0 +1,230 @@
+//! The connections of one store: calls go out, messages come in, whatever happens to the servers.
+//!
+//! Many tasks share one connection per server, so that concurrent calls become one pipeline by themselves, and
+//! a call costs no hop beyond the client's own. Every call ends within its time: with an answer, with
+//! `Unavailable` (it did not run), or with `Indeterminate` (nobody knows). It never repeats a request that may
+//! have run; that is for the keeper, which knows that ids make it safe.
+
+mod cluster;
+mod dial;
+mod find;
+mod map;
+mod node;
+mod start;
+#[cfg(test)]
+mod tests;
+mod vote;
+mod wire;
+
+use std::sync::Arc;
+
+use leasehold_core::{Error, ErrorKind, Result, Wakes};
+use redis::{Cmd, Value, cmd};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout_at};
+
+pub(crate) use map::Map;
+pub(crate) use node::pause;
+use start::Started;
+pub(crate) use wire::Wire;
+
+use crate::fault::{Refusal, Silence, Unreachable};
+use crate::inbox::{Hear, Inboxes};
+use crate::script::Call;
+use crate::url::{Target, Topology};
+
+impl Call {
+    fn by_hash(&self) -> Cmd {
+        self.with("EVALSHA", self.script.sha1())
+    }
+
+    /// Carries the whole script, which the server keeps.
+    fn by_source(&self) -> Cmd {
+        self.with("EVAL", self.script.source())
+    }
+
+    fn with(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = cmd(verb);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        command
+    }
+}
+
+/// The connections of one store; clones share them, and the last one closes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    target: Arc<Target>,
+    inboxes: Arc<Inboxes>,
+    started: OnceCell<Started>,
+}
+
+impl Link {
+    /// Connections to what the URL named: none yet.
+    pub(crate) fn new(target: Target) -> Self {
+        let (target, inboxes) = (Arc::new(target), Arc::default());
+        Self { inner: Arc::new(Inner { target, inboxes, started: OnceCell::new() }) }
+    }
+
+    /// Whether keys must share a slot to be used together.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.inner.target.topology, Topology::Cluster { .. })
+    }
+
+    /// How many replicas must acknowledge a grant.
+    pub(crate) fn min_replicas(&self) -> u32 {
+        self.inner.target.min_replicas
+    }
+
+    /// Connects, and from now on passes messages on this channel to `hear`. After every interruption of the
+    /// subscription it says [`look_all`](leasehold_core::Wake::look_all).
+    pub(crate) async fn open(&self, channel: Vec<u8>, wakes: Wakes, hear: Hear) -> Result<()> {
+        let started = self.started().await?;
+        let opened = self.inner.inboxes.add(channel, wakes, hear);
+        match timeout_at(self.deadline() + self.inner.target.connect_timeout, opened).await {
+            Ok(Ok(result)) => result,
+            _ => Err(started.why_not().await),
+        }
+    }
+
+    /// Runs a script.
+    pub(crate) async fn call(&self, call: Call) -> Result<Value> {
+        let until = self.deadline();
+        let started = self.started().await?;
+        let mut again = Again::until(until);
+        let mut asked = None;
+        loop {
+            let (wire, asking) = match asked.take() {
+                Some(address) => (started.at(&address).connected(until).await?, true),
+                None => (started.route(call.slot, until).await?, false),
+            };
+            let answer = match run(&wire, &call, asking, until).await {
+                Ok(Value::ServerError(error)) => error,
+                Ok(value) => return Ok(value),
+                Err(silence) => {
+                    started.look_around();
+                    return Err(silence.into_error());
+                }
+            };
+            let refusal = Refusal::of(&answer, wire.address());
+            let redirected = matches!(refusal, Refusal::Moved(_) | Refusal::Ask(_));
+            let error = match refusal {
+                Refusal::Final(error) => return Err(error),
+                Refusal::Moved(_) | Refusal::Ask(_) if !self.is_cluster() => return Err(in_a_cluster()),
+                Refusal::Moved(to) => {
+                    started.moved(call.slot, &to);
+                    Unreachable::new("the key's slot keeps moving: try again in a moment").to_error()
+                }
+                Refusal::Ask(to) => {
+                    asked = Some(to);
+                    Unreachable::new("the key's slot is being moved: try again in a moment").to_error()
+                }
+                Refusal::NotNow(error) => {
+                    started.outdated(&wire);
+                    error
+                }
+                Refusal::NoScript => Unreachable::new("the server keeps forgetting its scripts").to_error(),
+            };
+            again.after(error, redirected).await?;
+        }
+    }
+
+    /// Runs several scripts at once. A server that is in trouble delays only its own.
+    pub(crate) async fn calls(&self, calls: Vec<Call>) -> Vec<Result<Value>> {
+        futures_util::future::join_all(calls.into_iter().map(|call| self.call(call))).await
+    }
+
+    /// The servers that [`command`](Self::command) can be sent to, in an order that stays.
+    pub(crate) async fn primaries(&self) -> Result<Vec<String>> {
+        let started = self.started().await?;
+        Ok(started.map().nodes().iter().map(|(address, _)| address.to_string()).collect())
+    }
+
+    /// Sends a command that only reads to one of the primaries.
+    pub(crate) async fn command(&self, primary: &str, command: &Cmd) -> Result<Value> {
+        let until = self.deadline();
+        let map = self.started().await?.map();
+        let node = map.nodes().iter().find(|(address, _)| address.to_string() == primary);
+        let Some((_, node)) = node else {
+            let message = format!("{primary} is no primary any more: start again from the first");
+            return Err(Error::new(ErrorKind::Unavailable, message).at("redis"));
+        };
+        let wire = node.connected(until).await?;
+        match wire.send(command, until).await.map_err(Silence::into_error)? {
+            Value::ServerError(error) => Err(match Refusal::of(&error, wire.address()) {
+                Refusal::Final(error) | Refusal::NotNow(error) => error,
+                _ => in_a_cluster(),
+            }),
+            value => Ok(value),
+        }
+    }
+
+    async fn started(&self) -> Result<&Started> {
+        let inner = &self.inner;
+        inner.started.get_or_try_init(|| Started::new(&inner.target, &inner.inboxes)).await
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.inner.target.timeout
+    }
+}
+
+/// Runs the script, by its hash or, where the server does not know that, by its source.
+async fn run(wire: &Wire, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
+    match send(wire, call.by_hash(), asking, until).await? {
+        Value::ServerError(error) if error.code() == "NOSCRIPT" => {
+            tracing::debug!(script = call.script.name, "loading");
+            send(wire, call.by_source(), asking, until).await
+        }
+        value => Ok(value),
+    }
+}
+
+async fn send(wire: &Wire, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
+    if !asking {
+        return wire.send(&command, until).await;
+    }
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(command);
+    let mut values = wire.send_all(&both, until).await?;
+    Ok(values.pop().unwrap_or(Value::Nil))
+}
+
+/// So many redirections are followed at once.
+const REDIRECTIONS: u32 = 3;
+
+/// When to try again, and when to stop.
+struct Again {
+    until: Instant,
+    failed: u32,
+}
+
+impl Again {
+    fn until(until: Instant) -> Self {
+        Self { until, failed: 0 }
+    }
+
+    /// Pauses, or gives the error back when there is no time left. Who was sent elsewhere goes there at once,
+    /// unless it is sent round in circles.
+    async fn after(&mut self, error: Error, redirected: bool) -> Result<()> {
+        self.failed += 1;
+        if redirected && self.failed <= REDIRECTIONS {
+            return Ok(());
+        }
+        let pause = pause(self.failed);
+        if Instant::now() + pause >= self.until {
+            return Err(error);
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+}
+
+fn in_a_cluster() -> Error {
+    let message = "the server belongs to a cluster: use redis+cluster://";
+    Error::new(ErrorKind::Invalid, message).at("redis")
+}

@@ -1,0 +1,126 @@
+//! One server, and a task that keeps a connection to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Error, ErrorKind, Result};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::dial::Dialer;
+use super::find::Finder;
+use super::wire::Wire;
+use crate::fault::Unreachable;
+
+/// A connection that lived this long was a good one: the next failure starts with a short pause again.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// What is known of a server.
+#[derive(Clone, Debug)]
+enum Line {
+    Up(Wire),
+    /// Connecting; with what went wrong last.
+    Down(Option<Unreachable>),
+}
+
+/// A server; dropped, it closes its connection.
+#[derive(Debug)]
+pub(crate) struct Node {
+    line: watch::Receiver<Line>,
+    task: JoinHandle<()>,
+}
+
+impl Node {
+    /// Starts connecting. Must be called on a runtime, which the connection lives on.
+    pub(super) fn start(finder: Finder, dialer: Dialer) -> Arc<Self> {
+        let (sender, line) = watch::channel(Line::Down(None));
+        let task = tokio::spawn(keep_connected(finder, dialer, sender));
+        Arc::new(Self { line, task })
+    }
+
+    /// The connection, if there is one now.
+    pub(super) fn wire(&self) -> Option<Wire> {
+        match &*self.line.borrow() {
+            Line::Up(wire) if !self.task.is_finished() => Some(wire.clone()),
+            _ => None,
+        }
+    }
+
+    /// The connection, as soon as there is one.
+    pub(super) async fn connected(&self, until: Instant) -> Result<Wire> {
+        let told = |line: &Line| match line {
+            Line::Up(_) => true,
+            Line::Down(why) => why.as_ref().is_some_and(Unreachable::is_final),
+        };
+        self.once(told, until).await
+    }
+
+    /// How the first attempt to connect ended.
+    pub(super) async fn first_attempt(&self, until: Instant) -> Result<Wire> {
+        self.once(|line| !matches!(line, Line::Down(None)), until).await
+    }
+
+    async fn once(&self, is_so: impl FnMut(&Line) -> bool, until: Instant) -> Result<Wire> {
+        let mut line = self.line.clone();
+        let waited = match timeout_at(until, line.wait_for(is_so)).await {
+            Ok(Ok(line)) => outcome(&line),
+            Ok(Err(_)) => Err(runtime_ended()),
+            Err(_) => outcome(&self.line.borrow()),
+        };
+        // The last line that it left says nothing any more.
+        if self.task.is_finished() { Err(runtime_ended()) } else { waited }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn outcome(line: &Line) -> Result<Wire> {
+    match line {
+        Line::Up(wire) => Ok(wire.clone()),
+        Line::Down(Some(why)) => Err(why.to_error()),
+        Line::Down(None) => Err(Unreachable::new("no connection in time: nothing was sent").to_error()),
+    }
+}
+
+fn runtime_ended() -> Error {
+    let message = "the runtime that connected has ended: connect again";
+    Error::new(ErrorKind::Unavailable, message).at("redis")
+}
+
+async fn keep_connected(finder: Finder, dialer: Dialer, line: watch::Sender<Line>) {
+    let mut failed = 0;
+    loop {
+        match finder.connect(&dialer).await {
+            Ok(wire) => {
+                tracing::debug!(server = %wire.address(), "connected");
+                let since = Instant::now();
+                let health = wire.health().clone();
+                line.send_replace(Line::Up(wire));
+                health.given_up().await;
+                tracing::debug!("disconnected");
+                line.send_replace(Line::Down(None));
+                // One that breaks at once must not be made again and again without a pause.
+                failed = if since.elapsed() >= SETTLED { 0 } else { failed + 1 };
+            }
+            Err(why) => {
+                tracing::debug!(?why, "cannot connect");
+                line.send_replace(Line::Down(Some(why)));
+                failed += 1;
+            }
+        }
+        if failed > 0 {
+            sleep(pause(failed)).await;
+        }
+    }
+}
+
+/// A growing pause, different for every client: 10 to 20 ms at first, half a second to a second at most.
+pub(crate) fn pause(failed: u32) -> Duration {
+    let base = Duration::from_millis(10 << failed.saturating_sub(1).min(6));
+    base.min(Duration::from_millis(500)).mul_f64(1.0 + fastrand::f64())
+}

@@ -1,0 +1,145 @@
+//! Connections that were made, and the tasks that keep them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Error, Result};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::cluster::Cluster;
+use super::dial::Dialer;
+use super::find::Finder;
+use super::map::Map;
+use super::node::Node;
+use super::wire::Wire;
+use crate::fault::Unreachable;
+use crate::inbox::{self, Inboxes};
+use crate::url::{Address, Target, Topology};
+
+/// How often somebody who waits for a server looks whether another one took its place.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The connections; dropped, they are closed.
+#[derive(Debug)]
+pub(super) struct Started {
+    map: watch::Receiver<Arc<Map>>,
+    cluster: Option<Arc<Cluster>>,
+    /// Keeps the map of a single server alive.
+    _fixed: Option<watch::Sender<Arc<Map>>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Started {
+    /// Connects. Fails when the first attempt fails: what is wrong with a URL should be said at once.
+    pub(super) async fn new(target: &Arc<Target>, inboxes: &Arc<Inboxes>) -> Result<Self> {
+        let dialer = Dialer::new(target.clone(), inboxes.clone());
+        let (finder, name) = match &target.topology {
+            Topology::Cluster { seeds } => {
+                let (cluster, map) = Cluster::start(seeds.clone(), dialer).await?;
+                let tasks = vec![tokio::spawn(cluster.clone().keep_up())];
+                let started = Self { map, cluster: Some(cluster), _fixed: None, tasks };
+                return Ok(started.listening(inboxes, target.timeout));
+            }
+            Topology::Single(address) => (Finder::Fixed(address.clone()), address.clone()),
+            Topology::Sentinel { sentinels, service, login } => {
+                let (sentinels, service, login) = (sentinels.clone(), service.clone(), login.clone());
+                // The name of the service stands for whichever server is its primary.
+                let name = Address::Tcp(service.clone(), 0);
+                (Finder::Sentinel { sentinels, service, login }, name)
+            }
+        };
+        // Sentinels are asked before the server is.
+        let until = Instant::now() + target.connect_timeout * 3;
+        let node = Node::start(finder, dialer);
+        node.first_attempt(until).await?;
+        let (sender, map) = watch::channel(Arc::new(Map::single(name, node)));
+        let started = Self { map, cluster: None, _fixed: Some(sender), tasks: Vec::new() };
+        Ok(started.listening(inboxes, target.timeout))
+    }
+
+    fn listening(mut self, inboxes: &Arc<Inboxes>, timeout: Duration) -> Self {
+        self.tasks.push(tokio::spawn(inbox::listen(inboxes.clone(), self.map.clone(), timeout)));
+        self
+    }
+
+    pub(super) fn map(&self) -> Arc<Map> {
+        self.map.borrow().clone()
+    }
+
+    /// A connection to the server that has the slot.
+    pub(super) async fn route(&self, slot: u16, until: Instant) -> Result<Wire> {
+        if let Some(wire) = self.map.borrow().owner(slot).and_then(|node| node.wire()) {
+            return Ok(wire);
+        }
+        loop {
+            self.look_around();
+            let node = self.map.borrow().owner(slot).cloned();
+            let wait = if self.cluster.is_some() { until.min(Instant::now() + LOOK) } else { until };
+            let error = match node {
+                Some(node) => match node.connected(wait).await {
+                    Ok(wire) => return Ok(wire),
+                    Err(error) => error,
+                },
+                None => {
+                    sleep_until(wait).await;
+                    let message = "no server of the cluster has this key's slot: mend the cluster";
+                    Unreachable::new(message).to_error()
+                }
+            };
+            if Instant::now() >= until || !error.is_retryable() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The server at this address, wherever the map says that slots are.
+    pub(super) fn at(&self, address: &Address) -> Arc<Node> {
+        match &self.cluster {
+            Some(cluster) => cluster.node(address),
+            None => self.map.borrow().nodes()[0].1.clone(),
+        }
+    }
+
+    /// The slot is elsewhere.
+    pub(super) fn moved(&self, slot: u16, to: &Address) {
+        if let Some(cluster) = &self.cluster {
+            cluster.moved(slot, to);
+        }
+    }
+
+    /// A server did not answer: perhaps another one took its place.
+    pub(super) fn look_around(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.refresh();
+        }
+    }
+
+    /// A server says that it is not the one, or not ready.
+    pub(super) fn outdated(&self, wire: &Wire) {
+        match &self.cluster {
+            Some(cluster) => cluster.refresh(),
+            // The primary is asked for again, and so is the host's address.
+            None => wire.give_up(),
+        }
+    }
+
+    /// Why nothing works at the moment.
+    pub(super) async fn why_not(&self) -> Error {
+        let node = self.map.borrow().nodes().first().map(|(_, node)| node.clone());
+        let failed = match node {
+            Some(node) => node.connected(Instant::now()).await.err(),
+            None => None,
+        };
+        failed.unwrap_or_else(|| Unreachable::new("cannot subscribe in time: try again").to_error())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! One live connection, shared by everybody who talks to that server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::fault::Silence;
+use crate::url::Address;
+
+/// So many calls in a row without an answer, and the connection is given up: it may be half open, and the
+/// server may have been replaced.
+const TIMEOUTS: u32 = 2;
+
+/// Whether a connection is still of use.
+#[derive(Debug)]
+pub(super) struct Health {
+    broken: watch::Sender<bool>,
+    timeouts: AtomicU32,
+}
+
+impl Health {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { broken: watch::Sender::new(false), timeouts: AtomicU32::new(0) })
+    }
+
+    /// Gives the connection up.
+    pub(super) fn give_up(&self) {
+        self.broken.send_replace(true);
+    }
+
+    /// Waits until it is given up.
+    pub(super) async fn given_up(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
+    }
+
+    fn answered(&self) {
+        // Hardly ever anything but zero: a load that is shared, not a store that is fought over.
+        if self.timeouts.load(Ordering::Relaxed) != 0 {
+            self.timeouts.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn timed_out(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS {
+            self.give_up();
+        }
+    }
+}
+
+/// A connection and its health; clones are the same connection.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    connection: MultiplexedConnection,
+    health: Arc<Health>,
+    address: Arc<Address>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    pub(super) fn new(connection: MultiplexedConnection, health: Arc<Health>, address: Address) -> Self {
+        Self { connection, health, address: Arc::new(address) }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Waits until the connection is of no use any more.
+    pub(crate) async fn given_up(&self) {
+        self.health.given_up().await;
+    }
+
+    /// Has another connection made, to wherever the server is then. Calls that are under way still get their answers.
+    pub(super) fn give_up(&self) {
+        self.health.give_up();
+    }
+
+    /// Sends one command; the value may be an error of the server.
+    pub(super) async fn send(&self, command: &Cmd, until: Instant) -> Result<Value, Silence> {
+        let mut connection = self.connection.clone();
+        self.note(timeout_at(until, connection.send_packed_command(command)).await)
+    }
+
+    /// Sends several commands at once; each value may be an error of the server.
+    pub(super) async fn send_all(&self, commands: &Pipeline, until: Instant) -> Result<Vec<Value>, Silence> {
+        let mut connection = self.connection.clone();
+        let count = commands.len();
+        self.note(timeout_at(until, connection.send_packed_commands(commands, 0, count)).await)
+    }
+
+    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), Silence> {
+        let mut connection = self.connection.clone();
+        match timeout_at(until, connection.subscribe(channels)).await {
+            // The server's refusal: the connection itself is well.
+            Ok(Err(error)) if error.code().is_some() => Err(Silence::Broken(error)),
+            result => self.note(result),
+        }
+    }
+
+    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) {
+        let mut connection = self.connection.clone();
+        // Nobody listens any more: that is all that matters.
+        let _ = timeout_at(until, connection.unsubscribe(channels)).await;
+    }
+
+    fn note<T, E>(&self, result: Result<RedisResult<T>, E>) -> Result<T, Silence> {
+        match result {
+            Ok(Ok(value)) => {
+                self.health.answered();
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.health.give_up();
+                Err(Silence::Broken(error))
+            }
+            Err(_) => {
+                self.health.timed_out();
+                Err(Silence::Late)
+            }
+        }
+    }
+}
