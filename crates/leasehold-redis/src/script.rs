@@ -1,4 +1,8 @@
-//! The scripts, and calls of them.
+//! The scripts: the rule as the server runs it, one file per verb under `lua/`.
+//!
+//! What several verbs need is a file of its own; a line `--@ name` stands for it. Where it stands matters: a server
+//! runs a script from its first line every time, so the common case is answered before the functions of the rare
+//! ones are defined.
 
 use std::sync::OnceLock;
 
@@ -8,7 +12,13 @@ pub(crate) struct Script {
     /// The verb, for messages.
     pub(crate) name: &'static str,
     file: &'static str,
-    sha1: OnceLock<String>,
+    ready: OnceLock<Ready>,
+}
+
+#[derive(Debug)]
+struct Ready {
+    source: String,
+    sha1: String,
 }
 
 /// One call of a script, ready to be sent.
@@ -31,18 +41,63 @@ pub(crate) enum Ack {
     Free,
 }
 
+pub(crate) static CLAIM: Script = Script::new("claim", include_str!("lua/claim.lua"));
+pub(crate) static RENEW: Script = Script::new("renew", include_str!("lua/renew.lua"));
+pub(crate) static AMEND: Script = Script::new("amend", include_str!("lua/amend.lua"));
+pub(crate) static RELEASE: Script = Script::new("release", include_str!("lua/release.lua"));
+pub(crate) static EVICT: Script = Script::new("evict", include_str!("lua/evict.lua"));
+pub(crate) static INSPECT: Script = Script::new("inspect", include_str!("lua/inspect.lua"));
+
+const CLOCK: &str = include_str!("lua/clock.lua");
+
+/// The files that others include.
+const PARTS: &[(&str, &str)] = &[
+    ("clock", CLOCK),
+    ("format", include_str!("lua/format.lua")),
+    ("fence", include_str!("lua/fence.lua")),
+    ("ledger", include_str!("lua/ledger.lua")),
+    ("rule", include_str!("lua/rule.lua")),
+];
+
 impl Script {
     pub(crate) const fn new(name: &'static str, file: &'static str) -> Self {
-        Self { name, file, sha1: OnceLock::new() }
+        Self { name, file, ready: OnceLock::new() }
     }
 
     /// The whole text.
     pub(crate) fn source(&self) -> &str {
-        self.file
+        &self.ready().source
     }
 
     /// What a server calls it.
     pub(crate) fn sha1(&self) -> &str {
-        self.sha1.get_or_init(|| redis::Script::new(self.file).get_hash().to_owned())
+        &self.ready().sha1
+    }
+
+    fn ready(&self) -> &Ready {
+        self.ready.get_or_init(|| {
+            let source = assemble(self.file);
+            let sha1 = redis::Script::new(&source).get_hash().to_owned();
+            Ready { source, sha1 }
+        })
     }
 }
+
+/// The file with its parts put in.
+fn assemble(file: &str) -> String {
+    let mut source = String::new();
+    for line in file.lines() {
+        match line.strip_prefix("--@ ") {
+            None => source.push_str(line),
+            Some(name) => {
+                let part = PARTS.iter().find(|(part, _)| *part == name);
+                source.push_str(part.expect("the scripts name parts that exist").1);
+            }
+        }
+        source.push('\n');
+    }
+    source
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,8 @@ use compare::{differences, json, pruned};
 pub use said::{Promoted, Said, Shown, ShownHolder, ShownWaiter};
 
 use crate::claim::ClaimId;
-use crate::record::format::{Id, State};
+use crate::record::format::Id;
+pub use crate::record::format::State;
 
 /// Seats, tokens and fences in the files are counted from here: above every clock in microseconds, so that
 /// stores with hybrid numbers answer the last plus one, and below 2^53.

@@ -1,0 +1,137 @@
+//! The verbs of a store as calls of scripts: which keys, which arguments.
+
+use std::time::Duration;
+
+use leasehold_core::{Change, Claim, Error, ErrorKind, IfBusy, Key, Order, Result};
+
+use crate::names;
+use crate::pack::{Pack, millis};
+use crate::script::{self, Ack, Call, Script};
+
+/// The largest number that a script can count with, and some room to count on.
+const LARGEST: u64 = (1 << 53) - (1 << 40);
+
+/// Whether the server is alone or part of a cluster: one fence for everything, or one per slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fences {
+    One,
+    PerSlot,
+}
+
+impl Fences {
+    /// Asks for units, with a token above all that this client has `seen`.
+    pub(crate) fn claim(self, claim: &Claim, seen: u64) -> Result<Call> {
+        let mut call = self.call(&script::CLAIM, &claim.key, Ack::Needed);
+        call.keys.push(names::refused(&claim.key, &claim.id));
+        call.args.push(packed(claim, seen)?);
+        Ok(call)
+    }
+
+    /// Renews claims whose locks are in one slot, or any on a single server.
+    pub(crate) fn renew<'a>(self, claims: impl Iterator<Item = &'a Claim>) -> Option<Call> {
+        let mut claims = claims.peekable();
+        let mut call = self.call(&script::RENEW, &claims.peek()?.key, Ack::Needed);
+        call.keys.truncate(1);
+        for claim in claims {
+            call.keys.push(names::lock(&claim.key));
+            let keep = claim.quorum.map(|terms| millis(terms.keep));
+            let pack = Pack::new().bytes(claim.id.as_bytes()).maybe(claim.lease.map(millis)).maybe(keep);
+            call.args.push(pack.done());
+        }
+        Some(call)
+    }
+
+    /// Changes a claim.
+    pub(crate) fn amend(self, claim: &Claim, change: &Change, seen: u64) -> Result<Call> {
+        let mut call = self.call(&script::AMEND, &claim.key, Ack::Needed);
+        call.args.push(packed(claim, seen)?);
+        let word = |word: &str| Pack::new().bytes(word.as_bytes());
+        let pack = match change {
+            // More than any limit is refused, however much more it is.
+            Change::Units(units) => word("units").number(*units.min(&LARGEST)),
+            Change::Give { n, op } => word("give").number(*n.min(&LARGEST)).bytes(&op.to_be_bytes()),
+            Change::Value(value) => word("value").bytes(value),
+            Change::Owner(_) => word("owner"),
+            Change::Tail(length) => word("tail").time(*length),
+            Change::Limit(limit) => word("limit").number(exact(*limit, "limit", &claim.key)?),
+            Change::Ask(token) => word("ask").number(*token),
+        };
+        call.args.push(pack.done());
+        if let Change::Owner(heir) = change {
+            call.keys.push(names::refused(&claim.key, &heir.id));
+            call.args.push(packed(heir, 0)?);
+        }
+        Ok(call)
+    }
+
+    /// Gives back.
+    pub(crate) fn release(self, claim: &Claim, refuse_for: Option<Duration>) -> Call {
+        let mut call = self.call(&script::RELEASE, &claim.key, Ack::Free);
+        call.args.push(claim.id.as_bytes().to_vec());
+        if let Some(length) = refuse_for {
+            call.keys.push(names::refused(&claim.key, &claim.id));
+            call.args.push(millis(length).to_string().into_bytes());
+        }
+        call
+    }
+
+    /// Ends somebody's hold.
+    pub(crate) fn evict(self, key: &Key, token: u64) -> Call {
+        let mut call = self.call(&script::EVICT, key, Ack::Needed);
+        call.args.push(token.to_string().into_bytes());
+        call
+    }
+
+    /// Looks.
+    pub(crate) fn inspect(self, key: &Key) -> Call {
+        let mut call = self.call(&script::INSPECT, key, Ack::Free);
+        call.keys.remove(0);
+        call
+    }
+
+    /// A call that names the fence and the lock.
+    fn call(self, script: &'static Script, key: &Key, ack: Ack) -> Call {
+        let lock = names::lock(key);
+        let slot = names::slot(&lock);
+        let fence = match self {
+            Self::One => names::fence(),
+            Self::PerSlot => names::fence_in(slot),
+        };
+        Call { script, slot, keys: vec![fence, lock], args: Vec::new(), ack }
+    }
+}
+
+fn packed(claim: &Claim, seen: u64) -> Result<Vec<u8>> {
+    let Claim { key, id, limit, units, lease, patience, lock_delay, inbox, label, value, .. } = claim;
+    // A quorum's tokens are counted per key, and proposed by it.
+    let seen = if claim.quorum.is_some() { 0 } else { seen };
+    let above = exact(claim.token_above.max(seen), "token to exceed", key)?;
+    let count = claim.count.map(|count| exact(count, "count", key)).transpose()?;
+    let pack = Pack::new()
+        .bytes(id.as_bytes())
+        .number(exact(*limit, "limit", key)?)
+        .number(units.most().min(LARGEST))
+        .number(units.least().min(LARGEST))
+        .flag(claim.if_busy == IfBusy::Leave)
+        .flag(claim.order == Order::Barging)
+        .maybe(lease.map(millis))
+        .time(*patience)
+        .time(*lock_delay)
+        .number(above)
+        .bytes(names::address(*inbox).as_bytes())
+        .bytes(label.as_bytes())
+        .bytes(value)
+        .maybe(count)
+        .maybe(claim.quorum.map(|terms| millis(terms.keep)))
+        .maybe(claim.quorum.map(|terms| millis(terms.min_age)));
+    Ok(pack.done())
+}
+
+/// Refuses what the server could not count with.
+fn exact(number: u64, what: &str, key: &Key) -> Result<u64> {
+    if number <= LARGEST {
+        return Ok(number);
+    }
+    let message = format!("a {what} of {number} is out of range: Redis counts to {LARGEST}");
+    Err(Error::new(ErrorKind::Invalid, message).on(key))
+}

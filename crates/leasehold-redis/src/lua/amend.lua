@@ -1,0 +1,174 @@
+-- amend: changes a claim, or its resource.
+-- keys: the fence, the lock and, when it goes to an heir, the mark that refuses the heir's id
+-- arguments: the claim; what to change: a word, its values; the heir, if there is one
+-- result: how the claim stands, what is left of its count, or why not
+--@ clock
+--@ format
+--@ fence
+--@ ledger
+--@ rule
+local asked = read_claim(ARGV[1])
+local change, value, operation = cmsgpack.unpack(ARGV[2])
+local heir = ARGV[3] and read_claim(ARGV[3])
+if not open(KEYS[2]) then
+  return { 'foreign' }
+end
+
+if change == 'ask' then
+  local row = head and holder(value)
+  if not row or is_expired(row) or row.id == ownerless(row.seat) then
+    return { 'gone' }
+  end
+  row.asked = true
+  put(row)
+  -- Also when it was asked before: it may not have heard.
+  told[1] = row.inbox
+  return close({ 'done' })
+end
+
+if change == 'limit' then
+  -- Nothing is granted before the new limit is known.
+  local refused = enter(asked)
+  if refused then
+    return refused
+  end
+  head.effective = value
+  catch_up()
+  return close({ 'done' })
+end
+
+if not head then
+  return { 'gone' }
+end
+
+-- Refuses what cannot be done before anything is written.
+local function check()
+  local row = row_by_id(asked.id)
+  if not row or is_expired(row) then
+    return
+  end
+  -- After the limit went down a holder may have more than it; it may keep that, or give back some.
+  local most = math.max(head.effective, row.held)
+  if change == 'units' and (value == 0 or value > most) then
+    return { 'units', most }
+  elseif change == 'give' and not row.count then
+    return { 'uncounted' }
+  elseif change == 'owner' and heir.id ~= row.id and row_by_id(heir.id) then
+    return { 'heir' }
+  end
+end
+
+-- Grows or shrinks in place.
+local function resize(row)
+  if waits(row) then
+    head.waiting = head.waiting - 1
+  end
+  head.held = head.held - math.max(row.held - value, 0)
+  row.held = math.min(row.held, value)
+  row.wanted, row.least = value, value
+  -- Who holds already goes before all who wait: they may be waiting for it.
+  if waits(row) and fits(row) then
+    grant(row, number(asked.token_above))
+  end
+  local gives_up = waits(row) and asked.leave
+  if gives_up then
+    row.wanted, row.least = row.held, row.held
+  end
+  if waits(row) then
+    head.waiting = head.waiting + 1
+  end
+  put(row)
+  return gives_up and { 'busy' } or standing(row.id, false)
+end
+
+-- Counts down, once per operation.
+local function give(row)
+  for i = 1, #row.given, 8 do
+    if string.sub(row.given, i, i + 7) == operation then
+      return { 'left', row.count }
+    end
+  end
+  local remaining = math.max(row.count - value, 0)
+  if remaining == 0 then
+    bury(row)
+  else
+    row.count, row.given = remaining, row.given .. operation
+    put(row)
+  end
+  return { 'left', remaining }
+end
+
+local function hand_over(row)
+  remove(row)
+  row.id, row.asked, row.inbox, row.label, row.lease = heir.id, false, heir.inbox, heir.label, heir.lease
+  row.token = number(row.token)
+  prolong(row)
+  note_end(frees_at(row))
+  put(row)
+  return granted(row, true)
+end
+
+-- Turns a hold into one that nobody owns and that ends by itself.
+local function leave_tail(row)
+  if value == 0 then
+    bury(row)
+    return { 'done' }
+  end
+  remove(row)
+  if waits(row) then
+    head.waiting = head.waiting - 1
+  end
+  row.wanted, row.least = row.held, row.held
+  row.id, row.expires, row.lock_delay = ownerless(row.seat), now + value, 0
+  note_end(frees_at(row))
+  remember(asked, row)
+  put(row)
+  return { 'done' }
+end
+
+local function apply(row)
+  if change == 'units' then
+    return resize(row)
+  elseif change == 'give' then
+    return row.count and give(row) or { 'gone' }
+  elseif change == 'owner' then
+    return hand_over(row)
+  elseif change == 'tail' then
+    return leave_tail(row)
+  end
+  row.value = value
+  put(row)
+  return granted(row, false)
+end
+
+local function amend()
+  local mark = heir and redis.call('GET', KEYS[3])
+  if mark and tonumber(mark) > now then
+    -- Its adopter gave up before this arrived: nobody would look after it.
+    return { 'gone' }
+  end
+  local row = row_by_id(asked.id)
+  if row then
+    -- Only what holds can be amended, and what is over does not come back.
+    if row.held == 0 or is_expired(row) then
+      return { 'gone' }
+    end
+    keep_from(row.seat)
+    return apply(row)
+  end
+  -- A hand-over that was carried out before: its reply was lost.
+  local adopted = heir and row_by_id(heir.id)
+  if adopted and adopted.held > 0 and not is_expired(adopted) then
+    return granted(adopted, false)
+  end
+  return { 'gone' }
+end
+
+local refused = check()
+if refused then
+  return refused
+end
+catch_up()
+local answer = amend()
+catch_up()
+return close(answer)

@@ -1,0 +1,33 @@
+-- release: gives back, or leaves the queue.
+-- keys: the fence, the lock and, to refuse the id from now on, its mark
+-- arguments: the claim's id, for how many milliseconds to refuse it
+-- result: what was found
+--@ clock
+local id, refuse_for = ARGV[1], tonumber(ARGV[2])
+if KEYS[3] then
+  -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
+  redis.call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
+end
+--@ format
+--@ fence
+--@ ledger
+--@ rule
+if not open(KEYS[2]) then
+  return { 'foreign' }
+end
+local row = head and row_by_id(id)
+if not row then
+  return { 'gone' }
+end
+local answer = { 'held' }
+if row.held == 0 then
+  answer = { 'waiting' }
+elseif is_expired(row) then
+  answer = { 'gone' }
+end
+-- A holder that is over cannot cut its lock delay short by releasing late.
+if answer[1] ~= 'gone' then
+  bury(row)
+end
+catch_up()
+return close(answer)

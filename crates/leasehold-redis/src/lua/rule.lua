@@ -1,0 +1,223 @@
+-- The rule: who holds, who waits, who is next. A translation of crates/leasehold-core/src/rule, in its order and in
+-- its words; where the two differ this is wrong.
+local BURIED_PER_CALL = 64
+local HEAD_LOOKS = 1000
+local COUNTED = 64
+
+-- Whom to tell: claims that were granted by this call, inboxes whose claim was ended or asked for.
+local promoted, told = {}, {}
+
+-- What a claim is called that nobody owns.
+local function ownerless(seat)
+  return string.rep('\0', 8) .. struct.pack('>I8', seat)
+end
+
+local function is_expired(row)
+  return row.expires and row.expires <= now
+end
+
+local function free()
+  return math.max(head.effective - head.held, 0)
+end
+
+local function fits(row)
+  return row.least - row.held <= free()
+end
+
+local function note_end(at)
+  head.quiet_until = math.min(head.quiet_until, at)
+end
+
+local function prolong(row)
+  local length = row.lease
+  if row.held == 0 then
+    length = row.patience
+  end
+  row.expires = length and math.max(now + length, row.expires or 0)
+end
+
+local function grant(row, token)
+  local more = math.min(row.wanted - row.held, free())
+  row.held = row.held + more
+  row.wanted, row.least, row.token, row.since = row.held, row.held, token, now
+  head.held = head.held + more
+end
+
+local function bury(row)
+  remove(row)
+  head.held, head.claims = head.held - row.held, head.claims - 1
+  if waits(row) then
+    head.waiting = head.waiting - 1
+  end
+end
+
+local function expire()
+  if now < head.quiet_until then
+    return
+  end
+  for _, row in ipairs(ended(BURIED_PER_CALL)) do
+    bury(row)
+  end
+  head.quiet_until = next_end()
+end
+
+local function settle()
+  local buried = 0
+  while head.waiting > 0 and buried < BURIED_PER_CALL do
+    local row = front()
+    if not row then
+      break
+    elseif row.held == 0 and is_expired(row) then
+      bury(row)
+      buried = buried + 1
+    elseif not is_expired(row) and fits(row) then
+      grant(row, number(0))
+      head.waiting = head.waiting - 1
+      note_end(frees_at(row))
+      put(row)
+      promoted[#promoted + 1] = row
+    else
+      break
+    end
+  end
+  if buried == BURIED_PER_CALL and head.waiting > 0 then
+    -- There may be more to do: whoever asks next goes on, and waiters are told to ask at once.
+    note_end(now)
+  end
+end
+
+local function catch_up()
+  expire()
+  settle()
+end
+
+-- Leaves a seat out of those who are told: its owner learns it from the answer.
+local function keep_from(seat)
+  local others, found = {}, false
+  for _, row in ipairs(promoted) do
+    if row.seat == seat then
+      found = true
+    else
+      others[#others + 1] = row
+    end
+  end
+  promoted = others
+  return found
+end
+
+local function tell(inbox, what)
+  redis.call('PUBLISH', 'leasehold.inbox:' .. inbox, inbox .. ' ' .. what .. ' ' .. key)
+end
+
+-- Writes everything back and tells whom it concerns.
+local function close(answer)
+  if head.claims == 0 and now < head.last_until then
+    note_end(head.last_until)
+  end
+  write()
+  for _, row in ipairs(promoted) do
+    tell(row.inbox, string.format('%d %d %d', row.seat, row.token, row.held))
+  end
+  for _, inbox in ipairs(told) do
+    tell(inbox, '0 0 0')
+  end
+  promoted, told = {}, {}
+  return answer
+end
+
+local function is_in_use()
+  if head.effective ~= head.limit then
+    return true
+  end
+  for _, row in ipairs(rows()) do
+    if row.held > 0 and frees_at(row) > now or waits(row) and not is_expired(row) then
+      return true
+    end
+  end
+  return false
+end
+
+-- The resource as this claim finds it, or why it may not have it.
+local function enter(asked)
+  if not head then
+    head = head_of(asked.limit, asked.limit, NEVER, 0, 0)
+  elseif head.limit ~= asked.limit then
+    if is_in_use() then
+      return { 'limit', head.limit }
+    end
+    for _, row in ipairs(rows()) do
+      remove(row)
+    end
+    local fresh = head_of(asked.limit, asked.limit, NEVER, head.last, head.last_until)
+    fresh.ttl = head.ttl
+    head = fresh
+  end
+end
+
+-- What is left of a lease: -1 for one without end, -2 when this request did not extend it.
+local function left(row, extended)
+  if not extended then
+    return -2
+  end
+  return row.expires and math.max(row.expires - now, 0) or -1
+end
+
+local function granted(row, extended)
+  return { 'granted', row.seat, row.token, row.held, left(row, extended), row.asked and 1 or 0 }
+end
+
+local function waiting(row, extended)
+  local before = ahead(row, COUNTED)
+  local end_in = math.max(head.quiet_until - now, 0)
+  local look_in = math.floor(row.patience / 3)
+  if before == 0 then
+    look_in = math.min(end_in, HEAD_LOOKS)
+  elseif end_in == 0 then
+    -- The last walk was cut short: somebody must go on with it.
+    look_in = 0
+  end
+  return { 'waiting', row.seat, before, look_in, row.held, left(row, extended) }
+end
+
+local function standing(id, extended)
+  local row = row_by_id(id)
+  if not row then
+    return { 'gone' }
+  end
+  return waits(row) and waiting(row, extended) or granted(row, extended)
+end
+
+-- Keeps what a quorum agreed on for longer than the claim can live.
+local function remember(asked, row)
+  if asked.keep then
+    head.last_until = math.max(head.last_until, math.min(frees_at(row) + asked.keep, NEVER))
+  end
+end
+
+local function renew(asked)
+  local row = head and row_by_id(asked.id)
+  if not row then
+    return { 'gone' }
+  end
+  local alive = row.held == 0 or not is_expired(row)
+  if alive then
+    row.lease = asked.lease
+    prolong(row)
+    if row.held > 0 then
+      note_end(frees_at(row))
+    end
+    remember(asked, row)
+    put(row)
+  end
+  -- Where nobody waits nothing can change hands, and ten thousand renewals need not walk.
+  if head.waiting > 0 then
+    catch_up()
+  end
+  if keep_from(row.seat) then
+    -- Its own request found it promoted: the owner is alive, so the full lease may start.
+    row = row_by_id(asked.id)
+    prolong(row)
+    put(row)
+  end
+  return close(alive and standing(asked.id, true) or { 'gone' })
+end

@@ -1,0 +1,259 @@
+//! What scripts answer, in the words of the core.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::rule::{self, Head, Row};
+use leasehold_core::{
+    Answer, Book, ClaimId, Error, ErrorKind, Fence, Grant, Inbox, Key, OpenBook, Place, Promotion, Released,
+    Result, Snapshot,
+};
+use redis::Value;
+
+use crate::names;
+
+/// The scripts' word for a time that never comes.
+const NEVER: u64 = 1 << 53;
+
+/// How a claim stands.
+pub(crate) fn answer(reply: Value, key: &Key) -> Result<Answer> {
+    let mut words = Words::of(reply, key)?;
+    Ok(match words.word()?.as_str() {
+        "granted" => Answer::Granted(Grant {
+            seat: words.number()?,
+            token: words.number()?,
+            units: words.number()?,
+            lease: words.lease()?,
+            asked: words.number()? > 0,
+        }),
+        "waiting" => Answer::Waiting(Place {
+            seat: words.number()?,
+            ahead: words.number()?,
+            look_in: Duration::from_millis(words.number()?),
+            held: words.number()?,
+            lease: words.lease()?,
+        }),
+        "busy" => Answer::Busy,
+        "gone" => Answer::Gone,
+        "left" => Answer::Left(words.number()?),
+        "done" => Answer::Done,
+        other => return Err(words.refusal(other)),
+    })
+}
+
+/// How many claims stand.
+pub(crate) fn answers(reply: Value, keys: &[&Key]) -> Result<Vec<Answer>> {
+    match reply {
+        Value::Array(replies) if replies.len() == keys.len() => {
+            replies.into_iter().zip(keys).map(|(reply, key)| answer(reply, key)).collect()
+        }
+        other => Err(strange(&other)),
+    }
+}
+
+/// What a release found.
+pub(crate) fn released(reply: Value, key: &Key) -> Result<Released> {
+    let mut words = Words::of(reply, key)?;
+    match words.word()?.as_str() {
+        "held" => Ok(Released::Held),
+        "waiting" => Ok(Released::Waiting),
+        "gone" => Ok(Released::Gone),
+        other => Err(words.refusal(other)),
+    }
+}
+
+/// Whether an eviction found a holder.
+pub(crate) fn evicted(reply: Value, key: &Key) -> Result<bool> {
+    let mut words = Words::of(reply, key)?;
+    match words.word()?.as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(words.refusal(other)),
+    }
+}
+
+/// What anybody may see of a lock.
+pub(crate) fn snapshot(reply: Value, key: &Key) -> Result<Option<Snapshot>> {
+    let Some((now, mut book)) = book(reply, key)? else { return Ok(None) };
+    let mut fence = Fence::default();
+    Ok(rule::snapshot(&mut OpenBook::new(key, &mut book, &mut fence, 0), now)?.answer)
+}
+
+/// All that is stored about a lock, and the server's time.
+pub(crate) fn book(reply: Value, key: &Key) -> Result<Option<(u64, Book)>> {
+    let mut words = Words::of(reply, key)?;
+    match words.word()?.as_str() {
+        "used" => {}
+        "free" => return Ok(None),
+        other => return Err(words.refusal(other)),
+    }
+    let now = words.number()?;
+    let head = Head {
+        limit: words.number()?,
+        effective: words.number()?,
+        held: words.number()?,
+        claims: words.number()?,
+        waiting: words.number()?,
+        quiet_until: time(words.number()?),
+        last: words.number()?,
+        last_until: time(words.number()?),
+    };
+    let rows = match words.next()? {
+        Value::Array(rows) => {
+            rows.into_iter().map(|row| Words::of(row, key)?.row()).collect::<Result<Vec<_>>>()?
+        }
+        other => return Err(strange(&other)),
+    };
+    Ok(Some((now, Book::new(Some(head), rows))))
+}
+
+/// What a client hears in its inbox.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Promoted(Promotion),
+    /// Something about this lock changed.
+    Look(Key),
+}
+
+/// Reads a message, `inbox seat token units lock`: without a seat it is only a hint. `None` when it is not one of ours.
+pub(crate) fn heard(message: &[u8]) -> Option<Heard> {
+    let mut parts = message.splitn(5, |byte| *byte == b' ').map(|part| std::str::from_utf8(part).ok());
+    let inbox = Inbox(u64::from_str_radix(parts.next()??, 16).ok()?);
+    let mut number = || parts.next()??.parse().ok();
+    let (seat, token, units) = (number()?, number()?, number()?);
+    let key = names::locked(parts.next()??.as_bytes())?;
+    Some(match seat {
+        0 => Heard::Look(key),
+        _ => Heard::Promoted(Promotion { key, inbox, seat, token, units }),
+    })
+}
+
+fn time(at: u64) -> u64 {
+    if at >= NEVER { u64::MAX } else { at }
+}
+
+fn strange(value: &Value) -> Error {
+    Error::new(ErrorKind::Protocol, format!("a script answered {value:?}: is there a proxy in between?"))
+}
+
+/// An array, read from its start.
+struct Words<'a> {
+    key: &'a Key,
+    rest: std::vec::IntoIter<Value>,
+}
+
+impl<'a> Words<'a> {
+    fn of(reply: Value, key: &'a Key) -> Result<Self> {
+        match reply {
+            Value::Array(words) => Ok(Self { key, rest: words.into_iter() }),
+            other => Err(strange(&other).on(key)),
+        }
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        self.rest.next().ok_or_else(|| strange(&Value::Nil).on(self.key))
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(strange(&other).on(self.key)),
+        }
+    }
+
+    fn word(&mut self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    fn signed(&mut self) -> Result<i64> {
+        match self.next()? {
+            Value::Int(number) => Ok(number),
+            other => Err(strange(&other).on(self.key)),
+        }
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        let number = self.signed()?;
+        u64::try_from(number).map_err(|_| strange(&Value::Int(number)).on(self.key))
+    }
+
+    fn maybe(&mut self) -> Result<Option<u64>> {
+        match self.next()? {
+            Value::Nil => Ok(None),
+            Value::Int(number) => Ok(u64::try_from(number).ok()),
+            other => Err(strange(&other).on(self.key)),
+        }
+    }
+
+    /// What is left of a lease, if this request extended it.
+    fn lease(&mut self) -> Result<Option<Duration>> {
+        Ok(match self.signed()? {
+            -2 => None,
+            -1 => Some(Duration::MAX),
+            left => Some(Duration::from_millis(left.unsigned_abs())),
+        })
+    }
+
+    fn row(mut self) -> Result<Row> {
+        let id = <[u8; 16]>::try_from(self.bytes()?).map_err(|id| strange(&Value::BulkString(id)))?;
+        Ok(Row {
+            id: ClaimId::from_bytes(id),
+            seat: self.number()?,
+            token: self.number()?,
+            held: self.number()?,
+            wanted: self.number()?,
+            least: self.number()?,
+            since: self.number()?,
+            lease: self.maybe()?,
+            patience: self.number()?,
+            expires: self.maybe()?,
+            lock_delay: self.number()?,
+            inbox: Inbox(u64::from_str_radix(&self.word()?, 16).unwrap_or(0)),
+            label: self.word()?.into(),
+            value: Arc::from(self.bytes()?),
+            count: self.maybe()?,
+            given: self
+                .bytes()?
+                .chunks_exact(8)
+                .filter_map(|op| Some(u64::from_be_bytes(op.try_into().ok()?)))
+                .collect(),
+            asked: self.maybe()?.is_some(),
+        })
+    }
+
+    /// What a script says instead of an answer.
+    fn refusal(mut self, word: &str) -> Error {
+        let mut number = || {
+            self.rest.next().map_or_else(String::new, |value| match value {
+                Value::Int(number) => number.to_string(),
+                other => format!("{other:?}"),
+            })
+        };
+        let (kind, message) = match word {
+            "limit" => (
+                ErrorKind::Conflict,
+                format!("in use with a limit of {}: use the same kind and limit everywhere", number()),
+            ),
+            "foreign" => (
+                ErrorKind::Conflict,
+                "something else is stored under this lock's name: choose another name or database".to_owned(),
+            ),
+            "young" => (
+                ErrorKind::Unavailable,
+                format!(
+                    "too young to vote: it may have forgotten a claim, and counts again in {} ms",
+                    number()
+                ),
+            ),
+            "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {} units", number())),
+            "uncounted" => {
+                (ErrorKind::Conflict, "in use, but not as a latch: count down on another key".to_owned())
+            }
+            "heir" => (ErrorKind::Conflict, "the heir has a claim already: adopt with a new id".to_owned()),
+            other => {
+                (ErrorKind::Protocol, format!("a script answered {other:?}: is there a proxy in between?"))
+            }
+        };
+        Error::new(kind, message).on(self.key)
+    }
+}

@@ -1,0 +1,24 @@
+-- load: puts a lock into a state, for tests.
+-- keys: the fence, the lock
+-- arguments: the last number, since when nothing was forgotten; the head; each claim
+-- result: nothing
+--@ clock
+--@ format
+--@ fence
+--@ ledger
+open_fence(false)
+last, born = cmsgpack.unpack(ARGV[1])
+write_fence()
+if ARGV[2] then
+  open(KEYS[2])
+  local limit, effective, quiet_until, agreed, agreed_until = cmsgpack.unpack(ARGV[2])
+  head = head_of(limit, effective, quiet_until, agreed, agreed_until)
+  for i = 3, #ARGV do
+    local row = row_of(cmsgpack.unpack(ARGV[i]))
+    head.claims, head.held = head.claims + 1, head.held + row.held
+    head.waiting = head.waiting + (waits(row) and 1 or 0)
+    put(row)
+  end
+  write()
+end
+return {}

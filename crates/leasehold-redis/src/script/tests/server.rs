@@ -1,0 +1,136 @@
+//! A real server whose scripts are told what time it is.
+
+use std::collections::HashMap;
+
+use leasehold_core::rule::golden::Promoted;
+use leasehold_core::{Book, Claim, ClaimId, Fence, Inbox, Key, Promotion, Result};
+use redis::{Connection, Value};
+
+use super::super::{CLOCK, Call, Script};
+use crate::ask::Fences;
+use crate::pack::Pack;
+use crate::{names, reply};
+
+/// In place of `clock.lua`. Far in the future, so that the server itself forgets nothing.
+const HAND: &str = "local now = tonumber(redis.call('GET', 'clock'))\nlocal micros = now * 1000\n";
+
+static LOAD: Script = Script::new("load", include_str!("load.lua"));
+
+/// A year after any day on which this may run.
+pub(super) const EPOCH: u64 = 2_500_000_000_000;
+
+pub(super) struct Server {
+    pub(super) key: Key,
+    connection: Connection,
+    ears: Connection,
+    scripts: HashMap<&'static str, String>,
+    _process: leasehold_servers::redis::Redis,
+}
+
+impl Server {
+    pub(super) fn start() -> Self {
+        let process = leasehold_servers::redis::Redis::start();
+        let client = redis::Client::open(process.url()).unwrap();
+        let mut ears = client.get_connection().unwrap();
+        ears.send_packed_command(&redis::cmd("PSUBSCRIBE").arg("leasehold.inbox:*").get_packed_command())
+            .unwrap();
+        ears.recv_response().unwrap();
+        Self {
+            key: Key::new("vector").unwrap(),
+            connection: client.get_connection().unwrap(),
+            ears,
+            scripts: HashMap::new(),
+            _process: process,
+        }
+    }
+
+    pub(super) fn run<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection).unwrap()
+    }
+
+    /// Runs a script as if it were this time.
+    pub(super) fn call(&mut self, call: &Call, now: u64) -> Value {
+        self.run::<()>(&["SET", "clock", &now.to_string()]);
+        let Self { connection, scripts, .. } = self;
+        let sha1 = scripts.entry(call.script.name).or_insert_with(|| {
+            let source = call.script.source().replace(CLOCK, HAND);
+            assert_ne!(source, call.script.source());
+            redis::cmd("SCRIPT").arg("LOAD").arg(source).query(connection).unwrap()
+        });
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&*sha1).arg(call.keys.len()).arg(&call.keys).arg(&call.args);
+        command.query(connection).unwrap_or_else(|e| panic!("{}: {e}", call.script.name))
+    }
+
+    /// Empties the server and puts this in.
+    pub(super) fn load(&mut self, book: &Book, fence: &Fence, born: u64, now: u64) {
+        self.run::<()>(&["FLUSHALL"]);
+        for (id, until) in fence.refused() {
+            let mark = names::refused(&self.key, &id);
+            redis::cmd("SET").arg(mark).arg(until).exec(&mut self.connection).unwrap();
+        }
+        let mut call = Fences::One.evict(&self.key, 0);
+        (call.script, call.args) = (&LOAD, vec![Pack::new().number(fence.last()).number(born).done()]);
+        if let Some(head) = book.head() {
+            let never = |at: u64| at.min(1 << 53);
+            let pack = Pack::new().number(head.limit).number(head.effective).number(never(head.quiet_until));
+            call.args.push(pack.number(head.last).number(never(head.last_until)).done());
+        }
+        for row in book.rows() {
+            let given: Vec<u8> = row.given.iter().flat_map(|op| op.to_be_bytes()).collect();
+            let pack =
+                Pack::new().bytes(row.id.as_bytes()).number(row.seat).number(row.token).number(row.held);
+            let pack = pack.number(row.wanted).number(row.least).number(row.since).maybe(row.lease);
+            let pack = pack.number(row.patience).maybe(row.expires).number(row.lock_delay);
+            let pack = pack.bytes(names::address(row.inbox).as_bytes()).bytes(row.label.as_bytes());
+            call.args.push(pack.bytes(&row.value).maybe(row.count).bytes(&given).flag(row.asked).done());
+        }
+        self.call(&call, now);
+    }
+
+    /// What is stored.
+    pub(super) fn look(&mut self, now: u64) -> (Book, Fence) {
+        let inspect = Fences::One.inspect(&self.key);
+        let reply = self.call(&inspect, now);
+        let book = reply::book(reply, &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
+        let fence: String = self.run(&["GET", "leasehold.fence"]);
+        let mut fence = Fence::above(fence.rsplit(' ').next().unwrap().parse().unwrap());
+        for mark in self.run::<Vec<String>>(&["KEYS", "leasehold.refused:*"]) {
+            let until = self.run::<String>(&["GET", &mark]).parse().unwrap();
+            let id = u128::from_str_radix(&mark["leasehold.refused:".len()..][..32], 16).unwrap();
+            fence.refuse(ClaimId::from_bytes(id.to_be_bytes()), until);
+        }
+        (book, fence)
+    }
+
+    /// What was published since the last time: who was promoted, and who was told to look.
+    pub(super) fn heard(&mut self) -> (Vec<Promotion>, Vec<Inbox>) {
+        self.run::<()>(&["PUBLISH", "leasehold.inbox:end", ""]);
+        let (mut promoted, mut ended) = (Vec::new(), Vec::new());
+        loop {
+            let said: Vec<Vec<u8>> = redis::from_redis_value(self.ears.recv_response().unwrap()).unwrap();
+            let inbox = said[2].strip_prefix(b"leasehold.inbox:").unwrap();
+            if inbox == b"end" {
+                return (promoted, ended);
+            }
+            let inbox = Inbox(u64::from_str_radix(std::str::from_utf8(inbox).unwrap(), 16).unwrap());
+            match reply::heard(&said[3]).unwrap() {
+                reply::Heard::Promoted(promotion) => promoted.push(promotion),
+                reply::Heard::Look(key) => {
+                    assert_eq!(key, self.key);
+                    ended.push(inbox);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn shown((promoted, ended): &(Vec<Promotion>, Vec<Inbox>)) -> (Vec<Promoted>, Vec<u64>) {
+    (promoted.iter().map(Promoted::from).collect(), ended.iter().map(|inbox| inbox.0).collect())
+}
+
+pub(super) fn renewed(server: &mut Server, claim: &Claim, now: u64) -> Result<leasehold_core::Answer> {
+    let call = Fences::One.renew(std::iter::once(claim)).unwrap();
+    let reply = server.call(&call, now);
+    reply::answers(reply, &[&claim.key]).map(|mut answers| answers.remove(0))
+}
