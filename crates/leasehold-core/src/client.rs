@@ -95,6 +95,18 @@ impl Client {
 
     /// Who holds a key and who waits for it; `None` when nobody does.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// assert!(client.inspect("orders/42").await?.is_none());
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// let now = client.inspect("orders/42").await?.expect("somebody holds it");
+    /// assert_eq!((now.holders[0].token, now.waiters.len()), (guard.token(), 0));
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When the key is not a name or the store does not answer.
     pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Option<Snapshot>> {
@@ -104,6 +116,18 @@ impl Client {
     }
 
     /// All resources in use whose key starts with `prefix`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let one = client.mutex("orders/1").acquire().await?;
+    /// let two = client.mutex("users/1").acquire().await?;
+    /// let orders = client.list("orders/").await?;
+    /// assert_eq!(orders.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["orders/1"]);
+    /// # drop((one, two));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `Unsupported` where the store cannot enumerate, or when it does not answer.
@@ -125,6 +149,18 @@ impl Client {
     /// Takes a lock away from whoever holds it with `token`: its guard is lost, and the next holder's token
     /// is larger. `false` when nobody holds with that token.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Loss, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert!(client.evict("orders/42", guard.token()).await?);
+    /// assert_eq!(guard.lost().await, Loss::Gone);
+    /// let next = client.mutex("orders/42").acquire().await?;
+    /// assert!(next.token() > guard.token());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When the key is not a name or the store does not answer.
     pub async fn evict(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {
@@ -137,6 +173,18 @@ impl Client {
     /// Asks whoever holds `key` with `token` to give it back: its
     /// [`Guard::asked_to_release`](crate::Guard::asked_to_release) returns, and the holder decides. `false` when
     /// nobody holds with that token.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert!(client.ask("orders/42", guard.token()).await?);
+    /// assert!(!client.ask("orders/42", guard.token() + 1).await?); // nobody holds with that one
+    /// guard.asked_to_release().await;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `Unsupported` where the store cannot; when the key is not a name or the store does not answer.
@@ -156,6 +204,15 @@ impl Client {
     }
 
     /// What the store is and what it can do.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Feature, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// assert_eq!(client.info().name, "memory");
+    /// assert!(client.info().supports(Feature::Semaphore));
+    /// # Ok(()) }
+    /// ```
     pub fn info(&self) -> &Info {
         self.keeper().store.info()
     }
@@ -167,6 +224,16 @@ impl Client {
 
     /// Releases everything that this client and its clones hold, ends their waits with an error, and stops
     /// the background task. Guards that are still around are lost.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Loss, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// client.close().await?;
+    /// assert_eq!(guard.lost().await, Loss::Closed);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// None today; what could not be released ends with its lease.
@@ -214,6 +281,18 @@ impl fmt::Debug for Client {
 }
 
 /// Settings of a [`Client`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, Options};
+/// let short = Options::new().lease(Duration::from_secs(5));
+/// let client = Client::builder().call_timeout(Duration::from_secs(1)).defaults(short).connect(Memory::new()).await?;
+/// let guard = client.mutex("orders/42").acquire().await?;
+/// assert!(guard.valid_for() < Duration::from_secs(5));
+/// # guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it connects"]
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {

@@ -56,6 +56,17 @@ impl Election {
     }
 
     /// What to acquire to lead, publishing `value`: `acquire`, `try_acquire` and `acquire_within` as everywhere.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let election = client.election("scheduler");
+    /// let leader = election.candidate("10.0.0.7:8080").try_acquire().await?.expect("nobody leads");
+    /// assert!(election.candidate("10.0.0.8:8080").try_acquire().await?.is_none());
+    /// leader.resign().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn candidate(&self, value: impl AsRef<[u8]>) -> Request<Leader> {
         let request = Request::new(&self.client, &self.key, WHOLE, Units::Exactly(WHOLE), Feature::Election);
         request.with(self.options.clone()).value(value.as_ref())
@@ -96,6 +107,20 @@ impl Election {
 
     /// Follows the leadership: who leads now (or nobody), then every change. Terms come in order.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let election = client.election("scheduler");
+    /// let mut terms = election.observe()?;
+    /// assert!(terms.next().await?.is_none()); // nobody leads yet
+    /// let leader = election.campaign("10.0.0.7:8080").await?;
+    /// let term = terms.next().await?.expect("somebody leads now");
+    /// assert_eq!((&term.value[..], term.token), (&b"10.0.0.7:8080"[..], leader.token()));
+    /// # leader.resign().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` when the key is not a name.
     pub fn observe(&self) -> Result<Observe> {
@@ -120,6 +145,17 @@ fn term(now: Snapshot) -> Option<Term> {
 }
 
 /// A leadership: a [`Guard`] that can publish.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory};
+/// # let client = Client::new(Memory::new()).await?;
+/// let leader = client.election("scheduler").campaign("10.0.0.7:8080").await?;
+/// assert!(leader.is_valid() && leader.token() > 0); // as any guard
+/// leader.proclaim("10.0.0.7:9090").await?;
+/// leader.resign().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a leader that is dropped resigns"]
 #[derive(Debug)]
 pub struct Leader(Guard);

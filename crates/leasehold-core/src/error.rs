@@ -10,6 +10,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What went wrong, as far as a program needs to know.
 ///
 /// Busy is not among them: `try_acquire` and `acquire_within` answer `Ok(None)`.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, ErrorKind, Memory};
+/// # let client = Client::new(Memory::new()).await?;
+/// let _three = client.semaphore("api calls", 3).acquire().await?;
+/// match client.semaphore("api calls", 5).acquire().await {
+///     Err(error) if error.kind() == ErrorKind::Conflict => println!("{error}"), // somebody says 3
+///     _ => unreachable!("the limits differ"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -112,6 +124,12 @@ impl Error {
     }
 
     /// Whether the same call may succeed later without anything being changed.
+    ///
+    /// ```
+    /// use leasehold_core::{Error, ErrorKind};
+    /// assert!(Error::new(ErrorKind::Unavailable, "the store is away").is_retryable());
+    /// assert!(!Error::new(ErrorKind::Denied, "wrong password").is_retryable());
+    /// ```
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Indeterminate)
     }

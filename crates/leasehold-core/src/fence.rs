@@ -34,6 +34,13 @@ impl Gate {
 
     /// As [`admits`](Self::admits), as an error.
     ///
+    /// ```
+    /// use leasehold_core::{ErrorKind, Gate};
+    /// let gate = Gate::above(33);
+    /// assert!(gate.check(34).is_ok());
+    /// assert_eq!(gate.check(33).unwrap_err().kind(), ErrorKind::Lost);
+    /// ```
+    ///
     /// # Errors
     /// `Lost` when somebody with a larger token has been here.
     pub fn check(&self, token: u64) -> Result<()> {

@@ -78,11 +78,38 @@ impl Guard {
     }
 
     /// For how long it may be relied on if no renewal succeeds any more.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// if guard.valid_for() > Duration::from_secs(5) {
+    ///     // time for a step that takes five seconds and must not be cut
+    /// }
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn valid_for(&self) -> Duration {
         self.0.hold.valid_for()
     }
 
     /// Waits until the lock is lost and says why. Never returns while it is held.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// let work = async { 42 };
+    /// tokio::select! {
+    ///     done = work => assert_eq!(done, 42),
+    ///     why = guard.lost() => println!("stopped: {why}"),
+    /// }
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -123,6 +150,18 @@ impl Guard {
     /// Renews now, with this lease from now on. The way to keep a fixed lease, or to read the store's word
     /// that the claim is still there. Never shortens what is left.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory, Options};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").with(Options::new().fixed(Duration::from_secs(1))).acquire().await?;
+    /// guard.renew(Duration::from_secs(60)).await?;
+    /// assert!(guard.valid_for() > Duration::from_secs(50));
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `Lost` when it is not held any more, `Invalid` for a lease that the store cannot keep.
     pub async fn renew(&self, lease: Duration) -> Result<()> {
@@ -132,6 +171,17 @@ impl Guard {
     }
 
     /// Gives the lock back and says what was found: [`Released::Gone`] means that it had been lost before.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory, Released};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let (one, two) = (client.mutex("a").acquire().await?, client.mutex("b").acquire().await?);
+    /// assert_eq!(one.release().await?, Released::Held);
+    /// client.evict("b", two.token()).await?;
+    /// assert_eq!(two.release().await?, Released::Gone);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// A dropped release goes on in the background.
@@ -147,6 +197,18 @@ impl Guard {
     }
 
     /// Runs `work`, and stops it at its next await when the lock is lost.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, ErrorKind, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert_eq!(guard.run(async { 42 }).await?, 42);
+    /// client.evict("orders/42", guard.token()).await?;
+    /// let stopped = guard.run(std::future::pending::<()>()).await;
+    /// assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Lost);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `Lost`, with the cause, when the lock was lost before `work` was done.

@@ -12,6 +12,17 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Moment, sleep_until};
 
 /// Why a guard protects nothing any more.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Loss, Memory, Options};
+/// # let client = Client::new(Memory::new()).await?;
+/// let guard = client.mutex("orders/42").with(Options::new().fixed(Duration::from_millis(20))).acquire().await?;
+/// let why = guard.lost().await;
+/// assert_eq!((why, why.to_string().as_str()), (Loss::Expired, "its lease was not renewed in time"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {

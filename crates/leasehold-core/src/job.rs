@@ -43,6 +43,20 @@ pub struct Job {
 }
 
 /// What became of a job.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory, Run};
+/// # let client = Client::new(Memory::new()).await?;
+/// let job = client.job("nightly report");
+/// let running = job.clone().label("host 7").start().await?.expect("it is due");
+/// match job.run(|_| async { 42 }).await? {
+///     Run::Ran(answer) => unreachable!("ran beside the other one: {answer}"),
+///     Run::Skipped(by) => assert_eq!(by.unwrap().label, "host 7"),
+/// }
+/// # running.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run<T> {
     /// It ran here.
@@ -99,6 +113,19 @@ impl Job {
     }
 
     /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let job = client.job("nightly report").at_least(Duration::from_secs(60));
+    /// let run = job.start().await?.expect("it is due");
+    /// // ... the work, for as long as the guard is valid ...
+    /// run.release().await?;
+    /// assert!(job.start().await?.is_none()); // not again for a minute
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `Invalid` when `at_least` is longer than `at_most`; else as [`Request::try_acquire`].

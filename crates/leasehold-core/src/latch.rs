@@ -49,6 +49,17 @@ impl Latch {
     }
 
     /// Opens by itself after this time, counted from `set`: for latches whose users may all die.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let latch = client.latch("workers ready").lives_for(Duration::from_millis(20));
+    /// latch.set(3).await?;
+    /// latch.wait().await?; // nobody counts down, but it does not wait for ever
+    /// # Ok(()) }
+    /// ```
     pub fn lives_for(mut self, time: Duration) -> Self {
         self.lives_for = Some(time);
         self
@@ -91,6 +102,17 @@ impl Latch {
 
     /// Counts down by `n`.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let latch = client.latch("files left");
+    /// latch.set(10).await?;
+    /// assert_eq!(latch.count_down_by(7).await?, 3);
+    /// assert_eq!(latch.count_down_by(7).await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`count_down`](Self::count_down).
     pub async fn count_down_by(&self, n: u64) -> Result<u64> {
@@ -121,6 +143,19 @@ impl Latch {
 
     /// Waits for at most this long. `false` when the latch is still closed.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let latch = client.latch("workers ready");
+    /// latch.set(1).await?;
+    /// assert!(!latch.wait_within(Duration::from_millis(10)).await?);
+    /// latch.count_down().await?;
+    /// assert!(latch.wait_within(Duration::from_millis(10)).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`wait`](Self::wait).
     pub async fn wait_within(&self, limit: Duration) -> Result<bool> {
@@ -131,6 +166,18 @@ impl Latch {
     }
 
     /// Deletes the latch; those who wait for it get an error. `false` when there was none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let latch = client.latch("workers ready");
+    /// latch.set(2).await?;
+    /// assert!(latch.delete().await?);
+    /// assert_eq!(latch.count().await?, 0);
+    /// assert!(!latch.delete().await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When the store does not answer.

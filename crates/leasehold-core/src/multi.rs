@@ -177,6 +177,18 @@ impl Drop for Guards {
 }
 
 /// All locks of a [`Multi`], held together.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory, Multi};
+/// # let client = Client::new(Memory::new()).await?;
+/// let both = Multi::new().and(client.mutex("account/7")).and(client.rwlock("account/3").read());
+/// let guards = both.acquire().await?;
+/// let keys: Vec<_> = guards.guards().iter().map(|guard| guard.key().as_str()).collect();
+/// assert_eq!((keys, guards.is_valid()), (vec!["account/3", "account/7"], true));
+/// guards.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the locks are released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct MultiGuard(Guards);

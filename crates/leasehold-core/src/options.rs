@@ -53,6 +53,16 @@ impl Options {
     }
 
     /// A lease of this length that is never renewed: the guard is lost when it ends.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Loss, Memory, Options};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").with(Options::new().fixed(Duration::from_millis(20))).acquire().await?;
+    /// assert_eq!(guard.lost().await, Loss::Expired);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fixed(mut self, lease: Duration) -> Self {
         (self.lease, self.renewal) = (lease, Renewal::Never);
@@ -60,6 +70,16 @@ impl Options {
     }
 
     /// The longest that the guard stays valid, however often it is renewed: a limit for work that hangs.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Loss, Memory, Options};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").with(Options::new().max_hold(Duration::from_millis(20))).acquire().await?;
+    /// assert_eq!(guard.lost().await, Loss::HeldTooLong);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
@@ -89,6 +109,18 @@ impl Options {
 
     /// Keeps the key blocked for this long after the claim *expired* (not after a release): time for the
     /// lost holder's last writes to land where nothing checks the token.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory, Options};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let delayed = Options::new().fixed(Duration::from_millis(20)).lock_delay(Duration::from_secs(60));
+    /// let guard = client.mutex("orders/42").with(delayed).acquire().await?;
+    /// guard.lost().await;
+    /// assert!(client.mutex("orders/42").try_acquire().await?.is_none()); // for a minute
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.lock_delay = delay;

@@ -17,6 +17,17 @@ use crate::options::Options;
 /// Something that can be acquired: a lock, a side of a read-write lock, some permits.
 ///
 /// `G` is the guard that it gives.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory, ReadGuard, Request};
+/// # let client = Client::new(Memory::new()).await?;
+/// let side: Request<ReadGuard> = client.rwlock("catalogue").read();
+/// let guard = side.acquire().await?;
+/// assert!(side.try_acquire().await?.is_some()); // a request can be acquired again and again
+/// # guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a request does nothing until it is acquired"]
 #[derive(Debug)]
 pub struct Request<G = Guard> {

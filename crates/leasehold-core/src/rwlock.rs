@@ -128,6 +128,19 @@ impl UpgradableGuard {
 
     /// Becomes the writer if no other reader is there; else gives the guard back.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let lock = client.rwlock("catalogue");
+    /// let (reader, upgradable) = (lock.read().acquire().await?, lock.upgradable().acquire().await?);
+    /// let Err(upgradable) = upgradable.try_upgrade().await? else { panic!("there is a reader") };
+    /// reader.release().await?;
+    /// let Ok(writer) = upgradable.try_upgrade().await? else { panic!("there is none") };
+    /// # writer.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, Self>> {
@@ -174,6 +187,19 @@ impl WriteGuard {
     }
 
     /// Becomes a reader that may write again later.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let lock = client.rwlock("catalogue");
+    /// let writer = lock.write().acquire().await?;
+    /// let upgradable = writer.downgrade_to_upgradable().await?;
+    /// assert!(lock.read().try_acquire().await?.is_some());
+    /// let writer = upgradable.upgrade().await?;
+    /// # writer.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `Lost` when the lock is lost meanwhile.

@@ -56,6 +56,18 @@ impl Semaphore {
     }
 
     /// As many as there are when its turn comes, up to `n`, at least one. [`Guard::units`] says how many.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let permits = client.semaphore("api calls", 3);
+    /// let one = permits.acquire().await?;
+    /// let rest = permits.up_to(10).acquire().await?;
+    /// assert_eq!(rest.units(), 2);
+    /// # drop((one, rest));
+    /// # Ok(()) }
+    /// ```
     pub fn up_to(&self, n: u64) -> Request {
         // More than the limit can never come: asking for it means "all there are".
         self.request(Units::UpTo(n.min(self.limit)))

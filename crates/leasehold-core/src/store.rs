@@ -148,6 +148,18 @@ pub struct Page {
 }
 
 /// One resource as the store sees it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory};
+/// # let client = Client::new(Memory::new()).await?;
+/// let guard = client.semaphore("api calls", 3).permits(2).acquire().await?;
+/// let now = client.inspect("api calls").await?.expect("somebody holds it");
+/// assert_eq!((now.limit, now.held(), now.available()), (3, 2, 1));
+/// assert_eq!(now.holders[0].token, guard.token());
+/// # guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its name.
