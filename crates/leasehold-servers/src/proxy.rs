@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ pub enum Mode {
 struct Shared {
     target: u16,
     mode: Mutex<Mode>,
-    open: Mutex<Vec<TcpStream>>,
+    /// To end them; a connection that is over is not kept.
+    open: Mutex<Vec<Weak<TcpStream>>>,
     stopped: AtomicBool,
 }
 
@@ -39,7 +40,7 @@ impl Shared {
         self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+    fn open(&self) -> MutexGuard<'_, Vec<Weak<TcpStream>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +84,7 @@ impl Proxy {
 
     /// Ends all connections.
     pub fn cut(&self) {
-        for stream in self.shared.open().drain(..) {
+        for stream in self.shared.open().drain(..).filter_map(|stream| stream.upgrade()) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -109,28 +110,27 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.target)) else { continue };
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
-        let copies = [client.try_clone(), client.try_clone(), server.try_clone(), server.try_clone()];
-        let [Ok(client_kept), Ok(client_written), Ok(server_kept), Ok(server_written)] = copies else {
-            continue;
-        };
-        shared.open().extend([client_kept, server_kept]);
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        let mut open = shared.open();
+        open.retain(|stream| stream.strong_count() > 0);
+        open.extend([&client, &server].map(Arc::downgrade));
+        drop(open);
         let (up, down) = (shared.clone(), shared.clone());
-        thread::spawn(move || pump(client, server_written, |_, to, bytes| pass_up(&up, to, bytes)));
-        thread::spawn(move || {
-            pump(server, client_written, |from, to, bytes| pass_down(&down, from, to, bytes))
-        });
+        let (asks, hears) = ((client.clone(), server.clone()), (server, client));
+        thread::spawn(move || pump(&asks.0, &asks.1, |_, to, bytes| pass_up(&up, to, bytes)));
+        thread::spawn(move || pump(&hears.0, &hears.1, |from, to, bytes| pass_down(&down, from, to, bytes)));
     }
 }
 
 type Passed = std::io::Result<()>;
 
-fn pump(mut from: TcpStream, mut to: TcpStream, pass: impl Fn(&TcpStream, &mut TcpStream, &[u8]) -> Passed) {
+fn pump(mut from: &TcpStream, to: &TcpStream, pass: impl Fn(&TcpStream, &TcpStream, &[u8]) -> Passed) {
     let mut buffer = [0; 16 * 1024];
     loop {
         match from.read(&mut buffer) {
             Ok(0) | Err(_) => break,
             Ok(n) => {
-                if pass(&from, &mut to, &buffer[..n]).is_err() {
+                if pass(from, to, &buffer[..n]).is_err() {
                     break;
                 }
             }
@@ -139,12 +139,12 @@ fn pump(mut from: TcpStream, mut to: TcpStream, pass: impl Fn(&TcpStream, &mut T
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-fn pass_up(shared: &Shared, to: &mut TcpStream, bytes: &[u8]) -> Passed {
+fn pass_up(shared: &Shared, mut to: &TcpStream, bytes: &[u8]) -> Passed {
     hold(shared);
     to.write_all(bytes)
 }
 
-fn pass_down(shared: &Shared, from: &TcpStream, to: &mut TcpStream, bytes: &[u8]) -> Passed {
+fn pass_down(shared: &Shared, from: &TcpStream, mut to: &TcpStream, bytes: &[u8]) -> Passed {
     hold(shared);
     let mode = {
         let mut mode = shared.mode();
@@ -187,8 +187,7 @@ mod tests {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                let copy = client.try_clone().unwrap();
-                thread::spawn(move || pump(client, copy, |_, to, bytes| to.write_all(bytes)));
+                thread::spawn(move || pump(&client, &client, |_, mut to, bytes| to.write_all(bytes)));
             }
         });
         port
