@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(dead_code, reason = "the store is written next")]
+#![allow(dead_code, reason = "acknowledged writes come next")]
 
 mod ask;
 mod fault;
@@ -9,5 +9,8 @@ mod names;
 mod pack;
 mod reply;
 mod script;
+mod store;
 mod tls;
 mod url;
+
+pub use store::{INFO, Redis};

@@ -11,6 +11,7 @@ local answers = {}
 for i, argument in ipairs(ARGV) do
   local asked = {}
   asked.id, asked.lease, asked.keep = cmsgpack.unpack(argument)
-  answers[i] = open(KEYS[i + 1]) and renew(asked) or { 'foreign' }
+  -- Where something else is by now, the claim is gone.
+  answers[i] = open(KEYS[i + 1]) and renew(asked) or { 'gone' }
 end
 return answers
