@@ -1,5 +1,6 @@
 //! One leader that everybody can see: a mutex whose claim carries a value.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -188,6 +189,12 @@ impl Leader {
 impl From<Guard> for Leader {
     fn from(guard: Guard) -> Self {
         Self(guard)
+    }
+}
+
+impl Borrow<Guard> for Leader {
+    fn borrow(&self) -> &Guard {
+        &self.0
     }
 }
 

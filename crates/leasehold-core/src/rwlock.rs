@@ -1,5 +1,6 @@
 //! Many readers or one writer: a read is one unit of very many, a write is all of them.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -222,6 +223,12 @@ macro_rules! is_a_guard {
         impl From<Guard> for $name {
             fn from(guard: Guard) -> Self {
                 Self(guard)
+            }
+        }
+
+        impl Borrow<Guard> for $name {
+            fn borrow(&self) -> &Guard {
+                &self.0
             }
         }
 

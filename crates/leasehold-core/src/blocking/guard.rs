@@ -1,5 +1,6 @@
 //! Guards, blocking: what needs no waiting is the async guard's own.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -14,6 +15,21 @@ use crate::{Key, Leader};
 /// What a holder has in its hands: [`leasehold_core::Guard`](crate::Guard) and its kin, blocking.
 ///
 /// `token`, `is_valid`, `valid_for`, `key` and `signal` are the async guard's.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let guard = client.mutex("orders/42").acquire()?;
+/// assert!(guard.is_valid() && guard.token() > 0); // as an async one
+/// assert!(guard.lost_within(Duration::from_millis(10))?.is_none()); // held all the time
+/// guard.release()?;
+/// let writer = client.rwlock("catalogue").write().acquire()?;
+/// writer.renew(Duration::from_secs(60))?; // guards of every kind have the same methods
+/// writer.release()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard<G = crate::Guard>(G);
@@ -31,23 +47,31 @@ impl<G> Deref for Guard<G> {
     }
 }
 
-impl<G: Deref<Target = crate::Guard>> Guard<G> {
-    /// As [`Guard::lost`](crate::Guard::lost), for at most this long.
-    ///
-    /// # Errors
-    /// Only inside async code.
-    pub fn lost_within(&self, limit: Duration) -> Result<Option<Loss>> {
-        wait(async { Ok(tokio::time::timeout(limit, self.0.lost()).await.ok()) })
-    }
-}
-
-impl Guard {
+/// For guards of every kind: without these, the async methods of the same name would be found instead.
+impl<G: Borrow<crate::Guard>> Guard<G> {
     /// As [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Errors
     /// Only inside async code.
     pub fn lost(&self) -> Result<Loss> {
-        wait(async { Ok(self.0.lost().await) })
+        wait(async { Ok(self.0.borrow().lost().await) })
+    }
+
+    /// As [`Guard::lost`](crate::Guard::lost), for at most this long.
+    ///
+    /// # Errors
+    /// Only inside async code.
+    pub fn lost_within(&self, limit: Duration) -> Result<Option<Loss>> {
+        wait(async { Ok(tokio::time::timeout(limit, self.0.borrow().lost()).await.ok()) })
+    }
+
+    /// As [`Guard::asked_to_release`](crate::Guard::asked_to_release), for at most this long: whether somebody
+    /// has asked.
+    ///
+    /// # Errors
+    /// Only inside async code.
+    pub fn asked_to_release_within(&self, limit: Duration) -> Result<bool> {
+        wait(async { Ok(tokio::time::timeout(limit, self.0.borrow().asked_to_release()).await.is_ok()) })
     }
 
     /// As [`Guard::renew`](crate::Guard::renew).
@@ -55,9 +79,11 @@ impl Guard {
     /// # Errors
     /// As there.
     pub fn renew(&self, lease: Duration) -> Result<()> {
-        wait(self.0.renew(lease))
+        wait(self.0.borrow().renew(lease))
     }
+}
 
+impl Guard {
     /// As [`Guard::release`](crate::Guard::release).
     ///
     /// # Errors
@@ -172,6 +198,17 @@ impl Guard<Leader> {
 }
 
 /// All locks of a multi-lock: [`leasehold_core::MultiGuard`](crate::MultiGuard), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Multi, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let both = Multi::new().and(client.mutex("account/7")).and(client.mutex("account/3"));
+/// let guards = both.acquire()?;
+/// assert_eq!(guards.guards().len(), 2);
+/// guards.release()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the locks are released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct MultiGuard(pub(super) crate::MultiGuard);
