@@ -8,6 +8,18 @@ use crate::key::Key;
 use crate::rule::{Head, Ledger, Row};
 
 /// The claims of one key.
+///
+/// ```
+/// use leasehold_core::{Answer, Book, Claim, Fence, Key, OpenBook, Units, rule};
+/// let (key, mut book, mut fence) = (Key::new("orders/42")?, Book::default(), Fence::default());
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// let now = 1_000; // in milliseconds; the rule knows no clock
+/// let granted = rule::claim(&mut OpenBook::new(&key, &mut book, &mut fence, 0), &claim, now)?;
+/// assert!(matches!(granted.answer, Answer::Granted(_)));
+/// rule::release(&mut OpenBook::new(&key, &mut book, &mut fence, 0), &claim.id, None, now)?;
+/// assert!(book.is_empty()); // nothing is left of a key that nobody claims
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     head: Option<Head>,

@@ -220,6 +220,14 @@ impl Info {
 
     /// Refuses a feature that the store cannot carry.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Feature, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// assert!(client.info().require(Feature::Latch).is_ok());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `Unsupported`, naming what is missing.
     pub fn require(&self, feature: Feature) -> Result<()> {

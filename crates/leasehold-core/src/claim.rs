@@ -115,6 +115,18 @@ pub enum Order {
 }
 
 /// A request for some units of a resource, and the lease it will live on.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Answer, Claim, IfBusy, Key, Memory, Released, Store, Units};
+/// let store = Memory::new();
+/// let first = Claim::new(Key::new("orders/42")?, 1, Units::Exactly(1))?;
+/// assert!(matches!(store.claim(&first).await?, Answer::Granted(_)));
+/// let second = Claim { if_busy: IfBusy::Leave, ..Claim::new(first.key.clone(), 1, Units::Exactly(1))? };
+/// assert_eq!(store.claim(&second).await?, Answer::Busy);
+/// assert_eq!(store.release(&first, None).await?, Released::Held);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The resource.
@@ -211,6 +223,17 @@ impl Claim {
 }
 
 /// A change to a claim that exists, for [`Store::amend`](crate::Store::amend).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Change, Claim, Key, Memory, Store, Units};
+/// let claim = Claim::new(Key::new("permits")?, 3, Units::Exactly(3))?;
+/// let store = Memory::new();
+/// store.claim(&claim).await?;
+/// store.amend(&claim, &Change::Units(1)).await?; // gives two of three back
+/// assert_eq!(store.inspect(&claim.key).await?.unwrap().available(), 2);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Hold this many units instead: fewer at once, more when they fit (before all who wait). The number

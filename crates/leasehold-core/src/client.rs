@@ -174,18 +174,6 @@ impl Client {
     /// [`Guard::asked_to_release`](crate::Guard::asked_to_release) returns, and the holder decides. `false` when
     /// nobody holds with that token.
     ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
-    /// # use leasehold_core::{Client, Memory};
-    /// # let client = Client::new(Memory::new()).await?;
-    /// let guard = client.mutex("orders/42").acquire().await?;
-    /// assert!(client.ask("orders/42", guard.token()).await?);
-    /// assert!(!client.ask("orders/42", guard.token() + 1).await?); // nobody holds with that one
-    /// guard.asked_to_release().await;
-    /// guard.release().await?;
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// `Unsupported` where the store cannot; when the key is not a name or the store does not answer.
     pub async fn ask(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {

@@ -13,6 +13,14 @@ use std::time::Duration;
 pub const TICK: Duration = Duration::from_millis(500);
 
 /// A point on a [`Clock`]; comparable only with others of the same clock.
+///
+/// ```
+/// use leasehold_core::{BootClock, Clock};
+/// use std::time::Duration;
+/// let start = BootClock.now();
+/// let end = start + Duration::from_secs(2);
+/// assert_eq!((end.since(start), start.since(end)), (Duration::from_secs(2), Duration::ZERO));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -77,6 +85,20 @@ impl Clock for BootClock {
 
 /// A clock for tests: follows tokio's clock (so it stands still when that is paused), can run fast or
 /// slow, and can jump, as the real one does across a suspend.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Loss, Memory, TestClock};
+/// # use std::{sync::Arc, time::Duration};
+/// let clock = Arc::new(TestClock::new());
+/// let store = Memory::with_clock(clock.clone());
+/// let client = Client::builder().clock(clock.clone()).connect(store).await?;
+/// let guard = client.mutex("orders/42").acquire().await?;
+/// clock.jump(Duration::from_secs(3600)); // the lid was closed for an hour
+/// assert!(!guard.is_valid());
+/// assert_eq!(guard.lost().await, Loss::Expired);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct TestClock {
     origin: tokio::time::Instant,

@@ -191,6 +191,17 @@ impl Snapshot {
     }
 
     /// Who stands before the waiter with this seat: everybody who holds, and everybody who waits ahead of it.
+    ///
+    /// ```
+    /// # use leasehold_core::{Holder, Key, Snapshot, Waiter};
+    /// # use std::time::Duration;
+    /// # let (mut now, zero) = (Snapshot::free(Key::new("k")?, 1), Duration::ZERO);
+    /// # let waiter = |seat| Waiter { seat, units: 1, label: String::new(), waiting_for: zero, lease_left: zero };
+    /// # now.waiters = vec![waiter(5), waiter(6)];
+    /// let (holders, ahead) = now.blockers(6);
+    /// assert_eq!((holders.len(), ahead[0].seat), (0, 5));
+    /// # Ok::<(), leasehold_core::Error>(())
+    /// ```
     pub fn blockers(&self, seat: u64) -> (&[Holder], &[Waiter]) {
         let place = self.waiters.iter().position(|waiter| waiter.seat == seat);
         (&self.holders, &self.waiters[..place.unwrap_or(self.waiters.len())])

@@ -134,6 +134,20 @@ impl Client {
 
     /// The same, with these options from now on.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory, Options};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// let ticket = guard.hand_over().await?;
+    /// let options = Options::new().lease(Duration::from_secs(5)).label("the successor");
+    /// let guard = client.adopt_with(&ticket, options).await?.expect("nobody was faster");
+    /// assert_eq!(client.inspect("orders/42").await?.unwrap().holders[0].label, "the successor");
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`adopt`](Self::adopt).
     pub async fn adopt_with(&self, ticket: &Ticket, options: Options) -> Result<Option<Guard>> {

@@ -10,6 +10,17 @@ use crate::store::{Snapshot, Store};
 use crate::ticket::Ticket;
 
 /// A client of a store: [`leasehold_core::Client`](crate::Client), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let guard = client.mutex("orders/42").acquire()?;
+/// assert_eq!(client.inspect("orders/42")?.unwrap().holders[0].token, guard.token());
+/// guard.release()?;
+/// client.close()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client(crate::Client);
 

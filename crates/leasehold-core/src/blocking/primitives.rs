@@ -11,6 +11,17 @@ use crate::options::Options;
 use crate::{Leader, ReadGuard, Run, Term, UpgradableGuard, WriteGuard};
 
 /// A read-write lock: [`leasehold_core::RwLock`](crate::RwLock), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let lock = client.rwlock("catalogue");
+/// let writer = lock.upgradable().acquire()?.upgrade()?;
+/// assert!(lock.read().try_acquire()?.is_none());
+/// writer.release()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RwLock(pub(super) crate::RwLock);
 
@@ -38,6 +49,17 @@ impl RwLock {
 }
 
 /// Permits: [`leasehold_core::Semaphore`](crate::Semaphore), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let permits = client.semaphore("api calls", 3);
+/// let two = permits.permits(2).acquire()?;
+/// assert_eq!(permits.available()?, 1);
+/// two.release()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore(pub(super) crate::Semaphore);
 
@@ -100,6 +122,19 @@ impl Semaphore {
 }
 
 /// A count-down latch: [`leasehold_core::Latch`](crate::Latch), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let ready = client.latch("workers ready");
+/// ready.set(1)?;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| ready.count_down());
+///     ready.wait()
+/// })?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Latch(pub(super) crate::Latch);
 
@@ -168,6 +203,17 @@ impl Latch {
 }
 
 /// An election: [`leasehold_core::Election`](crate::Election), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let election = client.election("scheduler");
+/// let leader = election.campaign("10.0.0.7:8080")?;
+/// assert_eq!(election.leader()?.unwrap().token, leader.token());
+/// leader.resign()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Election(pub(super) crate::Election);
 
@@ -201,6 +247,15 @@ impl Election {
 }
 
 /// A job: [`leasehold_core::Job`](crate::Job), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, Run, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let report = client.job("nightly report");
+/// assert_eq!(report.run(|_token| 42)?, Run::Ran(42));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Job(pub(super) crate::Job);
 
@@ -245,6 +300,17 @@ impl Job {
 }
 
 /// Several locks at once: [`leasehold_core::Multi`](crate::Multi), blocking.
+///
+/// ```
+/// use leasehold_core::{Memory, blocking::Multi, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let both = Multi::new().and(client.mutex("account/7")).and(client.mutex("account/3"));
+/// let guards = both.acquire()?;
+/// assert!(client.mutex("account/3").try_acquire()?.is_none());
+/// guards.release()?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Default)]
 pub struct Multi(crate::Multi);
 

@@ -54,6 +54,18 @@ where
 }
 
 /// An exclusive lock: [`leasehold_core::Mutex`](crate::Mutex), blocking.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold_core::{Memory, blocking::Client};
+/// # fn main() -> Result<(), leasehold_core::Error> {
+/// let client = Client::new(Memory::new())?;
+/// let lock = client.mutex("orders/42");
+/// let guard = lock.acquire()?;
+/// assert!(lock.acquire_within(Duration::from_millis(10))?.is_none());
+/// guard.release()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a mutex does nothing until it is acquired"]
 #[derive(Debug)]
 pub struct Mutex(pub(super) crate::Mutex);

@@ -15,6 +15,14 @@ use crate::store::{Fut, Page, Snapshot, Store, Wakes};
 ///
 /// The outcome is that of the answer (`granted`, `waiting`, …), the kind of the error, or `cancelled` when
 /// nobody waited for it. Keys are no labels: there may be millions.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, layers::Metrics};
+/// let client = Client::new(Metrics::new(Memory::new())).await?;
+/// client.mutex("orders/42").acquire().await?.release().await?; // counted by whatever recorder is installed
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Metrics<S> {
     inner: S,

@@ -15,6 +15,15 @@ use crate::store::{Fut, Page, Snapshot, Store, Wakes};
 
 /// A store with a span around each call: `call` (store, verb, key), at debug level, with one event when it
 /// ended (outcome; for an error the whole of it).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, layers::Trace};
+/// // RUST_LOG=leasehold=debug, with tracing-subscriber, shows every call to the store
+/// let client = Client::new(Trace::new(Memory::new())).await?;
+/// client.mutex("orders/42").acquire().await?.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trace<S> {
     inner: S,

@@ -34,6 +34,18 @@ const PARALLEL: usize = 16;
 const MAX_BYTES: usize = 512 * 1024;
 
 /// A [`Store`] on top of [`Records`]. Clones share it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client};
+/// use leasehold_core::record::{RecordStore, testing::MapRecords};
+/// let store = RecordStore::new(MapRecords::new()).max_bytes(64 * 1024);
+/// let client = Client::new(store).await?;
+/// let guard = client.mutex("orders/42").acquire().await?;
+/// assert!(client.mutex("orders/42").try_acquire().await?.is_none());
+/// # guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RecordStore<R> {
     records: R,
