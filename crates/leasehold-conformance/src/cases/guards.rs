@@ -6,16 +6,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{Client, Loss, Options, Released, TestClock};
+use tokio::time::Instant;
 
 use crate::case::cases;
 use crate::gate::{Gate, Passing};
-use crate::scene::{SLACK, Scene};
+use crate::scene::{GLANCE, SLACK, Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("guards":
     a_suspended_process_finds_its_guard_lost,
     validity_counts_from_before_the_request,
     a_reply_that_comes_too_late_gives_no_dead_guard,
+    a_renewal_that_is_answered_after_the_deadline_revives_nothing,
     a_guard_outlives_the_client_it_came_from,
     a_grant_that_nobody_picks_up_is_passed_on,
     renewing_for_less_does_not_shorten_what_is_left,
@@ -75,6 +77,22 @@ async fn a_reply_that_comes_too_late_gives_no_dead_guard(scene: Scene) -> Verdic
     if let Ok(guard) = outcome.map_err(Stop::fail)? {
         assert!(guard.is_valid());
         assert_eq!(scene.holders(&key).await?.first().map(|holder| holder.token), Some(guard.token()));
+    }
+    Ok(())
+}
+
+async fn a_renewal_that_is_answered_after_the_deadline_revives_nothing(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let lease = scene.lease() * 2;
+    let guard = client.mutex(scene.key().as_str()).with(Options::new().lease(lease)).acquire().await?;
+    // The store renews it again and again, and its holder does not hear of that before it is too late.
+    gate.let_pass(Passing::NoReplies);
+    soon(guard.lost()).await?;
+    gate.let_pass(Passing::Everything);
+    let until = Instant::now() + lease;
+    while Instant::now() < until {
+        assert!(!guard.is_valid(), "a late answer revived it");
+        tokio::time::sleep(GLANCE).await;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Re-entrancy: an owner may acquire again what it holds.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use leasehold_core::{Capability, Client, ErrorKind, Feature, Key, Mutex, Options, Owner, Released};
 
@@ -167,10 +169,12 @@ async fn a_hold_that_is_being_released_is_not_joined(scene: Scene) -> Verdict {
     soon(signal.lost()).await?;
     assert!(!me.is_held(key.as_str()));
     let again = lock(&client, &key, &me);
-    let inner = tokio::spawn(async move { again.acquire().await });
+    let mut inner = Box::pin(again.acquire());
+    let has_joined = poll_fn(|cx| Poll::Ready(inner.as_mut().poll(cx).is_ready())).await;
+    assert!(!has_joined, "it joined what is being given back");
     gate.let_pass(Passing::Everything);
     soon(releasing).await?.map_err(Stop::fail)??;
-    let inner = soon(inner).await?.map_err(Stop::fail)??;
+    let inner = soon(inner).await??;
     assert!(inner.token() > token, "{} after {token}", inner.token());
     assert_eq!(scene.holders(&key).await?[0].token, inner.token());
     Ok(())
