@@ -4,18 +4,37 @@
 //! > lives on a **lease** that its owner renews. Walking from the front, claims that fit are **granted** and
 //! > hold; at the first that does not fit the walk stops, and the rest wait their turn.
 //!
-//! Everything here is that sentence. From the user inwards:
+//! Everything here is that sentence. **Programs** depend on the crate `leasehold`, which re-exports this one, opens
+//! stores by URL and has the manual on its first page. **Stores** depend on this crate, and prove themselves with
+//! `leasehold-conformance`.
 //!
-//! - [`Client`] hands out [`Mutex`], [`RwLock`] and [`Semaphore`]: different numbers of units of different limits.
-//!   Acquiring one gives a [`Guard`], with a fencing token and a signal of loss.
+//! # For programs
+//!
+//! - [`Client`] hands out the primitives: [`Mutex`], [`RwLock`], [`Semaphore`], [`Latch`], [`Election`], [`Job`];
+//!   [`Multi`] puts several together. They differ in the units they ask for, of which limit, and in what they leave.
+//! - A [`Request`] is the one way to ask, [`Options`] the one set of options, and a [`Guard`] the one thing in a
+//!   holder's hands: a fencing token, a deadline that needs no network, a signal of loss.
+//! - [`Owner`] is for acquiring again what one holds, [`Ticket`] for handing it to another process, [`Gate`] and
+//!   [`FenceColumn`] for the side that is written to. [`blocking`] is the same without async code.
 //! - The keeper (private) is the runtime behind a client: it waits, renews, notices loss and cleans up, once for
 //!   all primitives and all stores.
-//! - [`Store`] is the one trait that a store implements. [`rule`] is who holds and who is next, written once;
-//!   [`Memory`] is the store that every example runs on, and [`record`] makes a store of anything that can
-//!   compare and swap.
 //!
-//! Programs depend on the crate `leasehold`, which re-exports this one and opens stores by URL. Stores depend
-//! on this crate, and prove themselves with `leasehold-conformance`.
+//! # For stores
+//!
+//! - [`Store`] is the one trait that a store implements; its documentation is the law. [`Info`] says what a store
+//!   can do, and core refuses what it cannot.
+//! - [`rule`] is who holds and who is next, written once over [`rule::Ledger`]; [`Memory`] is the store that every
+//!   example runs on, and [`record`] makes a store of anything that can compare and swap.
+//! - [`layers`] are stores around stores: namespaces, tracing, metrics, faults for tests.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+//! use leasehold_core::{Client, Memory};
+//! let client = Client::new(Memory::new()).await?; // any `Store`
+//! let guard = client.mutex("orders/42").acquire().await?;
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
 
 pub mod blocking;
 mod book;

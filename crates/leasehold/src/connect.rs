@@ -56,6 +56,15 @@ pub async fn connect(url: &str) -> Result<Client> {
 
 /// The store that the URL names, for a client with settings of its own. Sends nothing yet.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, layers::Namespace};
+/// let store = Namespace::new(leasehold::open("memory://")?, "billing")?;
+/// let client = Client::builder().call_timeout(std::time::Duration::from_secs(1)).connect(store).await?;
+/// client.mutex("orders/42").acquire().await?.release().await?; // billing/orders/42 to the store
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// `Invalid` when the URL names no store, `Unsupported` when its feature is not compiled in.
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {

@@ -62,7 +62,8 @@
 //!
 //! A lock with a lease can be lost: the store is away for too long, the process is stopped, somebody takes the lock away. A guard knows
 //! without the network when it may no longer be believed ([`is_valid`](Guard::is_valid)), and says so: [`lost`](Guard::lost) returns, with
-//! the cause, before the store grants the lock to the next one. [`run`](Guard::run) stops work at its next await then.
+//! the cause, before the lease is over at the store, or as soon as the store says that it was ended. [`run`](Guard::run) stops work at its
+//! next await then.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
