@@ -172,6 +172,9 @@ pub struct QuorumTerms {
     pub keep: Duration,
     /// Refuse while the store's memory is younger than this: it may have forgotten a claim.
     pub min_age: Duration,
+    /// The claim holds on a majority already and this member lost it: grant with `token_above + 1` also when the
+    /// key has seen that number, for it was this claim's.
+    pub again: bool,
 }
 
 impl Claim {

@@ -28,6 +28,8 @@ pub struct Options {
     pub(crate) barging: bool,
     pub(crate) lock_delay: Duration,
     pub(crate) owner: Option<Owner>,
+    /// The first pause and the longest.
+    pub(crate) retry: (Duration, Duration),
 }
 
 impl Options {
@@ -41,6 +43,7 @@ impl Options {
             barging: false,
             lock_delay: Duration::ZERO,
             owner: None,
+            retry: (Duration::from_millis(5), Duration::from_millis(320)),
         }
     }
 
@@ -105,6 +108,22 @@ impl Options {
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
+    }
+
+    /// How to wait where there is no queue to wait in, on a [`Quorum`](crate::Quorum): the pause before asking again
+    /// is `first`, then twice as long each time up to `longest`, all of them give or take a random half so that
+    /// rivals do not meet again. Default 5 ms and 320 ms.
+    #[must_use]
+    pub fn retry(mut self, first: Duration, longest: Duration) -> Self {
+        self.retry = (first, longest);
+        self
+    }
+
+    /// The pause after this many attempts in vain.
+    pub(crate) fn retry_pause(&self, failed: u32) -> Duration {
+        let (first, longest) = self.retry;
+        let pause = first.saturating_mul(1 << failed.min(20)).min(longest);
+        pause.max(Duration::from_millis(1)).mul_f64(0.5 + fastrand::f64())
     }
 
     /// Keeps the key blocked for this long after the claim *expired* (not after a release): time for the

@@ -179,10 +179,15 @@ impl<G: From<Guard>> Request<G> {
                     if let (Ended::Gone, IfGone::Fail(why)) = (ended, self.if_gone) {
                         return Err(Error::new(ErrorKind::Lost, why).on(&self.key()?));
                     }
-                    let pause = Duration::from_millis(5 << failed.min(6)).mul_f64(0.5 + fastrand::f64());
+                    let mut pause = self.options.retry_pause(failed);
                     failed += 1;
-                    if limit.is_some_and(|limit| clock.now() + pause >= limit) {
-                        return Ok(None);
+                    if let Some(limit) = limit {
+                        let left = limit.since(clock.now());
+                        if left.is_zero() {
+                            return Ok(None);
+                        }
+                        // One last try at the limit.
+                        pause = pause.min(left);
                     }
                     tokio::time::sleep(pause).await;
                 }

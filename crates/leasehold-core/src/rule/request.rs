@@ -133,6 +133,10 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
     let mut head = before.clone();
     bury(ledger, &mut head, &row)?;
     ledger.number(token)?;
+    if head.last > 0 {
+        // A quorum that has not heard of it on a majority must not claim it again here.
+        head.last += 1;
+    }
     let mut ended = vec![row.inbox];
     if row.count.is_some() {
         // Who waits behind a latch waits for it to open, which it never will.
@@ -191,10 +195,10 @@ pub(super) fn enter(
 
 /// The token of a grant: the store's next number, or in a quorum the key's.
 fn draw(ledger: &mut impl Ledger, head: &mut Head, claim: &Claim) -> Result<u64> {
-    if claim.quorum.is_none() {
-        return ledger.number(claim.token_above);
+    let Some(terms) = &claim.quorum else { return ledger.number(claim.token_above) };
+    if !terms.again || head.last != claim.token_above + 1 {
+        head.last = head.last.max(claim.token_above) + 1;
     }
-    head.last = head.last.max(claim.token_above) + 1;
     Ok(head.last)
 }
 

@@ -172,7 +172,11 @@ fn random_claim(rng: &mut fastrand::Rng, key: &Key) -> Claim {
     if rng.u8(0..6) == 0 {
         let millis = Duration::from_millis;
         claim.token_above = TOKENS + rng.u64(0..100);
-        claim.quorum = Some(QuorumTerms { keep: millis(rng.u64(0..60)), min_age: millis(rng.u64(0..200)) });
+        claim.quorum = Some(QuorumTerms {
+            keep: millis(rng.u64(0..60)),
+            min_age: millis(rng.u64(0..200)),
+            again: rng.bool(),
+        });
     }
     if rng.u8(0..5) == 0 {
         claim.value = vec![n; usize::from(n)].into();

@@ -68,6 +68,8 @@ pub struct Asked {
 struct Terms {
     keep: u64,
     min_age: u64,
+    #[serde(default)]
+    again: bool,
 }
 
 impl Default for Asked {
@@ -116,6 +118,7 @@ impl Asked {
             quorum: self.quorum.map(|terms| QuorumTerms {
                 keep: Duration::from_millis(terms.keep),
                 min_age: Duration::from_millis(terms.min_age),
+                again: terms.again,
             }),
         }
     }

@@ -1,0 +1,84 @@
+//! What anybody may see of a quorum, and force.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Inner;
+use super::votes::Votes;
+use crate::error::Result;
+use crate::key::Key;
+use crate::store::{Fut, Holder, Page, Snapshot, Store};
+
+impl Inner {
+    pub(super) async fn inspect(&self, key: &Key) -> Result<Option<Snapshot>> {
+        let mut replies = self.ask(|store| {
+            let key = key.clone();
+            Box::pin(async move { store.inspect(&key).await })
+        });
+        // Everybody is heard: which majority holds is not known beforehand.
+        let mut votes = Votes::none(self.members.len());
+        votes.listen(&mut replies, |_| false).await;
+        self.check_turnout(&votes)?;
+        let shown: Vec<&Snapshot> = votes.answers().filter_map(|(_, shown)| shown.as_ref()).collect();
+        Ok(self.agreed(&shown, votes.failed()))
+    }
+
+    /// All members' lists, merged: one page, however long.
+    pub(super) async fn list(&self, prefix: &str, _cursor: Option<&str>) -> Result<Page> {
+        let prefix: Arc<str> = prefix.into();
+        let mut replies = self.ask(|store| everything(store, prefix.clone()));
+        let mut votes = Votes::none(self.members.len());
+        votes.listen(&mut replies, |_| false).await;
+        self.check_turnout(&votes)?;
+        let mut by_key: BTreeMap<&Key, Vec<&Snapshot>> = BTreeMap::new();
+        for shown in votes.answers().flat_map(|(_, all)| all) {
+            by_key.entry(&shown.key).or_default().push(shown);
+        }
+        let resources = by_key.values().filter_map(|shown| self.agreed(shown, votes.failed())).collect();
+        Ok(Page { resources, next: None })
+    }
+
+    pub(super) async fn evict(&self, key: &Key, token: u64) -> Result<bool> {
+        let mut replies = self.ask(|store| {
+            let key = key.clone();
+            Box::pin(async move { store.evict(&key, token).await })
+        });
+        let mut votes = Votes::none(self.members.len());
+        votes.listen(&mut replies, |votes| votes.count(|_| true) >= self.majority()).await;
+        self.check_turnout(&votes)?;
+        Ok(votes.count(|evicted| *evicted) > 0)
+    }
+
+    fn check_turnout<T: Send + 'static>(&self, votes: &Votes<T>) -> Result<()> {
+        let enough = votes.count(|_| true) >= self.majority();
+        if enough { Ok(()) } else { Err(votes.error(self)) }
+    }
+
+    /// The holders that a majority knows, or may know when `silent` members are counted in.
+    fn agreed(&self, shown: &[&Snapshot], silent: usize) -> Option<Snapshot> {
+        let first = shown.first()?;
+        let mut by_token: BTreeMap<u64, (usize, &Holder)> = BTreeMap::new();
+        for holder in shown.iter().flat_map(|shown| &shown.holders) {
+            by_token.entry(holder.token).or_insert((0, holder)).0 += 1;
+        }
+        let mut agreed = Snapshot::free(first.key.clone(), first.limit);
+        let known = by_token.into_values().filter(|(count, _)| count + silent >= self.majority());
+        agreed.holders = known.map(|(_, holder)| holder.clone()).collect();
+        (!agreed.holders.is_empty()).then_some(agreed)
+    }
+}
+
+/// All pages of one member.
+fn everything(store: Arc<dyn Store>, prefix: Arc<str>) -> Fut<'static, Vec<Snapshot>> {
+    Box::pin(async move {
+        let (mut all, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let page = store.list(&prefix, cursor.as_deref()).await?;
+            all.extend(page.resources);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
+    })
+}

@@ -1,0 +1,83 @@
+//! Counting what members said.
+
+use super::Inner;
+use super::members::Replies;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What the members said so far.
+#[derive(Debug)]
+pub(super) struct Votes<T> {
+    said: Vec<Option<Result<T>>>,
+}
+
+impl<T: Send + 'static> Votes<T> {
+    pub(super) fn none(members: usize) -> Self {
+        Self { said: (0..members).map(|_| None).collect() }
+    }
+
+    /// A member has spoken.
+    pub(super) fn note(&mut self, member: usize, reply: Result<T>) {
+        self.said[member] = Some(reply);
+    }
+
+    /// Listens until `decided` is content or everybody has spoken.
+    pub(super) async fn listen(&mut self, replies: &mut Replies<T>, mut decided: impl FnMut(&Self) -> bool) {
+        while self.outstanding() > 0 && !decided(self) {
+            match replies.next().await {
+                Some((n, reply)) => self.note(n, reply),
+                None => return,
+            }
+        }
+    }
+
+    /// Who has not spoken yet.
+    pub(super) fn outstanding(&self) -> usize {
+        self.said.iter().filter(|said| said.is_none()).count()
+    }
+
+    /// How many answered so.
+    pub(super) fn count(&self, test: impl Fn(&T) -> bool) -> usize {
+        self.answers().filter(|(_, answer)| test(answer)).count()
+    }
+
+    /// How many failed.
+    pub(super) fn failed(&self) -> usize {
+        self.said.iter().flatten().filter(|said| said.is_err()).count()
+    }
+
+    /// Whether `majority` answered so, or cannot any more.
+    pub(super) fn settles(&self, majority: usize, test: impl Fn(&T) -> bool) -> bool {
+        let count = self.count(test);
+        count >= majority || count + self.outstanding() < majority
+    }
+
+    /// The answers, with the number of the member.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (usize, &T)> {
+        let said = self.said.iter().enumerate();
+        said.filter_map(|(n, said)| Some((n, said.as_ref()?.as_ref().ok()?)))
+    }
+
+    /// Why too few took part. What cannot be mended by waiting comes first, then what may have happened.
+    pub(super) fn error(&self, quorum: &Inner) -> Error {
+        let failed = self.said.iter().enumerate();
+        let failed: Vec<_> =
+            failed.filter_map(|(n, said)| Some((n, said.as_ref()?.as_ref().err()?))).collect();
+        let kinds = || failed.iter().map(|(_, error)| error.kind());
+        let is_retryable =
+            |kind: &ErrorKind| matches!(kind, ErrorKind::Unavailable | ErrorKind::Indeterminate);
+        let kind = kinds().find(|kind| !is_retryable(kind)).unwrap_or_else(|| {
+            let unknown = kinds().any(|kind| kind == ErrorKind::Indeterminate);
+            if unknown { ErrorKind::Indeterminate } else { ErrorKind::Unavailable }
+        });
+        let told: Vec<_> =
+            failed.iter().map(|(n, error)| format!("{}: {error}", quorum.members[*n].name)).collect();
+        let message = format!(
+            "{} of {} members did not take part, {} are needed: {}",
+            failed.len(),
+            quorum.members.len(),
+            quorum.majority(),
+            told.join("; ")
+        );
+        Error::new(kind, message)
+    }
+}
