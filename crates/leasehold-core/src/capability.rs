@@ -62,6 +62,12 @@ impl Capability {
 }
 
 /// Something that users ask for.
+///
+/// ```
+/// use leasehold_core::{Capability, Feature};
+/// assert_eq!(Feature::Job.needs(), [Capability::Tail]);
+/// assert!(Feature::Mutex.needs().is_empty()); // every store has one
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Feature {

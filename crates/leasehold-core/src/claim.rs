@@ -72,6 +72,12 @@ impl fmt::Debug for ClaimId {
 pub struct Inbox(pub u64);
 
 /// How many units a claim asks for.
+///
+/// ```
+/// use leasehold_core::Units;
+/// assert_eq!((Units::Exactly(3).least(), Units::Exactly(3).most()), (3, 3));
+/// assert_eq!((Units::UpTo(3).least(), Units::UpTo(3).most()), (1, 3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Units {
     /// All of these or none.

@@ -84,11 +84,38 @@ impl RwLock {
 pub struct ReadGuard(Guard);
 
 /// A shared hold that can become exclusive.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory};
+/// # let client = Client::new(Memory::new()).await?;
+/// let lock = client.rwlock("catalogue");
+/// let guard = lock.upgradable().acquire().await?;
+/// assert!(lock.read().try_acquire().await?.is_some()); // readers fit beside it
+/// assert!(lock.upgradable().try_acquire().await?.is_none()); // a second one does not
+/// let before = guard.token();
+/// let writer = guard.upgrade().await?;
+/// assert!(writer.token() > before); // it is a new grant: give this one to what you write to
+/// # writer.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct UpgradableGuard(Guard);
 
 /// An exclusive hold.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory};
+/// # let client = Client::new(Memory::new()).await?;
+/// let lock = client.rwlock("catalogue");
+/// let writer = lock.write().acquire().await?;
+/// let reader = writer.downgrade().await?; // no other writer came in between
+/// assert!(lock.read().try_acquire().await?.is_some());
+/// # reader.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct WriteGuard(Guard);

@@ -168,7 +168,7 @@
 //!
 //! Busy is not an error. An [`Error`] has a [kind](ErrorKind) to match on. The two to tell apart are
 //! [`Unavailable`](ErrorKind::Unavailable), nothing was sent, and [`Indeterminate`](ErrorKind::Indeterminate), it may have happened;
-//! what the library may ask again by itself it has already asked again.
+//! both were asked again for as long as one [call may take](ClientBuilder::call_timeout), and a release goes on in the background.
 //!
 //! # Testing
 //!

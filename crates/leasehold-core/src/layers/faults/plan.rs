@@ -107,6 +107,20 @@ impl Hint {
 }
 
 /// How often what goes wrong, in thousandths; for [`Faults::seeded`](super::Faults::seeded).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// # use leasehold_core::{Client, Memory};
+/// use leasehold_core::layers::{Faults, Odds};
+/// // A test that runs with many seeds can be repeated with the one that failed.
+/// let store = Faults::seeded(Memory::new(), 4711, Odds { reply_lost: 200, ..Odds::default() });
+/// let client = Client::new(store.clone()).await?;
+/// for _ in 0..20 {
+///     client.mutex("orders/42").acquire().await?; // asked again, with the same id, until it is answered
+/// }
+/// assert!(store.injected().replies_lost > 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Odds {
     /// A request or a reply is late, each by up to `longest`.
