@@ -20,6 +20,8 @@
 //! | `memory://name` | memory that the clients of one process share | always |
 //! | `sqlite:`, `sqlite:///path/locks.db` | a file shared by the processes of one machine | `sqlite` |
 //!
+//! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.
+//!
 //! [`connect()`] takes the URL. [`open()`] gives the store alone, for a [`Client`] with [settings](ClientBuilder) of its own, or with
 //! [layers] around the store: a namespace, tracing, metrics. [`Client::info`] says what a store can do; what it cannot do is
 //! refused with an error that says so, before anything is sent.
