@@ -138,7 +138,7 @@ impl Plan {
         claim.value = if self.once_in(5) { vec![n; usize::from(n)].into() } else { [].into() };
         if self.quorum && self.once_in(2) {
             let (keep, min_age) = (self.millis(0..50), self.millis(0..30));
-            claim.quorum = Some(QuorumTerms { keep, min_age });
+            claim.quorum = Some(QuorumTerms { keep, min_age, again: self.once_in(3) });
             claim.token_above = self.random.u64(0..20);
         } else if self.once_in(10) {
             claim.token_above = BASE + self.random.u64(0..10_000);
