@@ -90,7 +90,7 @@ fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
 }
 
 /// Runs one case, for tests of the suite itself.
-#[cfg(test)]
+#[cfg(any(test, feature = "mutants"))]
 pub(crate) fn judge_for_test(
     name: &str,
     make: impl Fn() -> Result<Arc<dyn Fixture>> + Send + Sync + 'static,

@@ -8,8 +8,9 @@ mod gate;
 mod harness;
 pub mod history;
 mod listener;
-#[cfg(test)]
-mod mutants;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub mod mutants;
 mod panics;
 mod scene;
 mod spy;

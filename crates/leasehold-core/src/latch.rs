@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::request::{IfGone, Request};
 
@@ -193,9 +194,11 @@ impl Latch {
     /// What a waiter asks for: a share, which it gives back at once.
     fn passage(&self) -> Request<Guard> {
         let request = Request::new(&self.client, &self.key, Self::LIMIT, Units::Exactly(1), Feature::Latch);
-        request
-            .with(Options::new())
-            .if_gone(IfGone::Fail("the latch was deleted, or its store was away for too long"))
+        let if_gone = match Mutant::LatchPassesWhenGone.lives() {
+            true => IfGone::Again,
+            false => IfGone::Fail("the latch was deleted, or its store was away for too long"),
+        };
+        request.with(Options::new()).if_gone(if_gone)
     }
 
     fn claim(&self) -> Result<Claim> {

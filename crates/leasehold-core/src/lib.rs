@@ -55,6 +55,8 @@ mod latch;
 pub mod layers;
 mod memory;
 mod multi;
+#[doc(hidden)]
+pub mod mutant;
 mod mutex;
 mod options;
 mod owner;

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::Loss;
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::mutex::Mutex;
 use crate::request::Request;
 use crate::rwlock::{ReadGuard, UpgradableGuard, WriteGuard};
@@ -95,6 +96,9 @@ impl Multi {
         let mut guards = Guards::default();
         for part in self.in_order()? {
             let Some(guard) = part.try_acquire().await? else {
+                if Mutant::MultiSkipsABusyPart.lives() {
+                    continue;
+                }
                 guards.release().await?;
                 return Ok(None);
             };
@@ -130,7 +134,9 @@ impl Multi {
         for part in &self.parts {
             parts.push((part.client().name(), part.key()?, part));
         }
-        parts.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        if !Mutant::MultiInCallersOrder.lives() {
+            parts.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        }
         if parts.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "a multi-lock of nothing: add parts with `and`"));
         }

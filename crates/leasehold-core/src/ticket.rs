@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::options::Options;
 
 /// A lock on its way to somebody else: whoever has the ticket can have the lock, once.
@@ -155,7 +156,10 @@ impl Client {
         let units = Units::Exactly(ticket.units);
         let mut old = Claim::new(ticket.key.clone(), ticket.limit, units)?;
         old.id = ticket.id;
-        let heir = self.claim_for(&ticket.key, ticket.limit, units, &options)?;
+        let mut heir = self.claim_for(&ticket.key, ticket.limit, units, &options)?;
+        if Mutant::AdoptKeepsTheSecret.lives() {
+            heir.id = ticket.id;
+        }
         let keeper = self.keeper();
         let mut pending = keeper.enter(heir.clone(), options.renewal, options.max_hold)?;
         let sent = keeper.clock.now();

@@ -123,8 +123,7 @@ fn packed(claim: &Claim, seen: u64) -> Result<Vec<u8>> {
         .bytes(value)
         .maybe(count)
         .maybe(claim.quorum.map(|terms| millis(terms.keep)))
-        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
-        .flag(claim.quorum.is_some_and(|terms| terms.again));
+        .maybe(claim.quorum.map(|terms| millis(terms.min_age)));
     Ok(pack.done())
 }
 

@@ -11,10 +11,13 @@ use leasehold_core::{
 
 macro_rules! bugs {
     ($($name:ident),+ $(,)?) => {
+        /// A bug of a store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Bug { $($name),+ }
+        #[allow(missing_docs, reason = "the names say it")]
+        pub enum Bug { $($name),+ }
         impl Bug {
-            pub(super) const ALL: &[Self] = &[$(Self::$name),+];
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
         }
     };
 }
@@ -26,6 +29,7 @@ bugs!(
     LetsEverybodyBarge,
     HoldsOnlyTheLast,
     TokensFall,
+    TokensStartAnew,
     TokenIsTheSeat,
     IgnoresTokenAbove,
     TellsNobody,
@@ -59,11 +63,13 @@ pub(super) struct Mutant {
     bug: Option<Bug>,
     asked: Arc<Mutex<HashSet<ClaimId>>>,
     last: Arc<Mutex<Option<Claim>>>,
+    /// The last token before the key was free.
+    before: Arc<Mutex<u64>>,
 }
 
 impl Mutant {
     pub(super) fn new(inner: Memory, bug: Option<Bug>) -> Self {
-        Self { inner, bug, asked: Arc::default(), last: Arc::default() }
+        Self { inner, bug, asked: Arc::default(), last: Arc::default(), before: Arc::default() }
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -106,6 +112,9 @@ impl Mutant {
             (Some(Bug::TokensFall), Answer::Granted(grant)) => {
                 Answer::Granted(Grant { token: u64::MAX - grant.token, ..grant })
             }
+            (Some(Bug::TokensStartAnew), Answer::Granted(grant)) => {
+                Answer::Granted(Grant { token: grant.token - *self.before.lock().unwrap(), ..grant })
+            }
             (Some(Bug::TokenIsTheSeat), Answer::Granted(grant)) => {
                 Answer::Granted(Grant { token: grant.seat, ..grant })
             }
@@ -126,7 +135,12 @@ impl Mutant {
         {
             self.inner.release(&last, None).await?;
         }
+        let was_free = self.inner.inspect(&bent.key).await?.is_none();
         match self.inner.claim(&bent).await {
+            Ok(Answer::Granted(grant)) if self.has(Bug::TokensStartAnew) && was_free => {
+                *self.before.lock().unwrap() = grant.token - 1;
+                Ok(self.worded(Answer::Granted(grant)))
+            }
             Err(error) if self.has(Bug::ConflictIsBusy) && error.kind() == ErrorKind::Conflict => {
                 Ok(Answer::Busy)
             }

@@ -9,6 +9,7 @@ use super::members::Replies;
 use super::votes::Votes;
 use crate::claim::{Answer, Claim, Grant, IfBusy, QuorumTerms};
 use crate::error::{ErrorKind, Result};
+use crate::mutant::Mutant;
 
 /// How long the last members are waited for when the others have decided against a claim.
 const GRACE: Duration = Duration::from_millis(20);
@@ -68,7 +69,9 @@ impl Inner {
 
         // The others are about to answer, and what is answered can be given back without leaving a mark.
         let _ = tokio::time::timeout(GRACE, votes.listen(&mut replies, |_| false)).await;
-        self.give_back(&asked, &votes).await;
+        if !Mutant::QuorumKeepsAMinority.lives() {
+            self.give_back(&asked, &votes).await;
+        }
         let most = self.members.len() - self.majority();
         match votes.count(|said| *said == Answer::Gone) {
             _ if votes.failed() > most => Err(votes.error(self)),

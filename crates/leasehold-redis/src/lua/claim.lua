@@ -58,10 +58,8 @@ local row = row_of(asked.id, 0, 0, 0, asked.most, asked.least, now, asked.lease,
 if (head.waiting == 0 or asked.barging) and fits(row) then
   local token
   if asked.keep then
-    if not asked.again or head.last ~= asked.token_above + 1 then
-      head.last = math.max(head.last, asked.token_above) + 1
-    end
-    token = head.last
+    token = math.max(head.last, asked.token_above) + 1
+    head.last = token
   else
     token = number(asked.token_above)
   end

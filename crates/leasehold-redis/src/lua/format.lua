@@ -13,7 +13,7 @@ local GRACE = 10000
 local function read_claim(text)
   local c = {}
   c.id, c.limit, c.most, c.least, c.leave, c.barging, c.lease, c.patience, c.lock_delay, c.token_above, c.inbox,
-    c.label, c.value, c.count, c.keep, c.min_age, c.again = cmsgpack.unpack(text)
+    c.label, c.value, c.count, c.keep, c.min_age = cmsgpack.unpack(text)
   return c
 end
 

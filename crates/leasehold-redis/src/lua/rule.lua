@@ -189,7 +189,7 @@ end
 
 -- Keeps what a quorum agreed on for longer than the claim can live.
 local function remember(asked, row)
-  if asked.keep and head.last > 0 then
+  if asked.keep then
     head.last_until = math.max(head.last_until, math.min(frees_at(row) + asked.keep, NEVER))
   end
 end

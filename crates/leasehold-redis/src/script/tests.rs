@@ -1,6 +1,5 @@
 //! The scripts against the rule: on the golden vectors, and on random sequences of operations.
 
-mod differential;
 mod server;
 
 use leasehold_core::Fence;
@@ -27,7 +26,7 @@ fn perform(server: &mut Server, case: &Case) -> Seen {
     server.load(&case.state.book(now), &fence, case.age.map_or(0, |age| now - age), now);
     let answer = operate(server, &case.op, now);
     let (promoted, ended) = shown(&server.heard());
-    let (book, fence) = server.look();
+    let (book, fence) = server.look(now);
     let after = Some(State::of(&book, &fence, now));
     Seen { answer, promoted: Some(promoted), ended: Some(ended), after, fence: Some(fence.last()) }
 }

@@ -50,17 +50,7 @@ impl Server {
 
     /// Runs a script as if it were this time.
     pub(super) fn call(&mut self, call: &Call, now: u64) -> Value {
-        let command = self.command(call);
-        let (reply,) = redis::pipe()
-            .set("clock", now)
-            .ignore()
-            .add_command(command)
-            .query(&mut self.connection)
-            .unwrap_or_else(|e| panic!("{}: {e}", call.script.name));
-        reply
-    }
-
-    fn command(&mut self, call: &Call) -> redis::Cmd {
+        self.run::<()>(&["SET", "clock", &now.to_string()]);
         let Self { connection, scripts, .. } = self;
         let sha1 = scripts.entry(call.script.name).or_insert_with(|| {
             let source = call.script.source().replace(CLOCK, HAND);
@@ -69,7 +59,7 @@ impl Server {
         });
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*sha1).arg(call.keys.len()).arg(&call.keys).arg(&call.args);
-        command
+        command.query(connection).unwrap_or_else(|e| panic!("{}: {e}", call.script.name))
     }
 
     /// Empties the server and puts this in.
@@ -99,18 +89,14 @@ impl Server {
     }
 
     /// What is stored.
-    pub(super) fn look(&mut self) -> (Book, Fence) {
-        let inspect = self.command(&Fences::One.inspect(&self.key));
-        let mut pipe = redis::pipe();
-        pipe.add_command(inspect).get("leasehold.fence").keys("leasehold.refused:*");
-        let (reply, fence, marks): (Value, String, Vec<String>) = pipe.query(&mut self.connection).unwrap();
+    pub(super) fn look(&mut self, now: u64) -> (Book, Fence) {
+        let inspect = Fences::One.inspect(&self.key);
+        let reply = self.call(&inspect, now);
         let book = reply::book(reply, &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
+        let fence: String = self.run(&["GET", "leasehold.fence"]);
         let mut fence = Fence::above(fence.rsplit(' ').next().unwrap().parse().unwrap());
-        let untils: Vec<u64> = match marks.is_empty() {
-            true => Vec::new(),
-            false => redis::cmd("MGET").arg(&marks).query(&mut self.connection).unwrap(),
-        };
-        for (mark, until) in marks.iter().zip(untils) {
+        for mark in self.run::<Vec<String>>(&["KEYS", "leasehold.refused:*"]) {
+            let until = self.run::<String>(&["GET", &mark]).parse().unwrap();
             let id = u128::from_str_radix(&mark["leasehold.refused:".len()..][..32], 16).unwrap();
             fence.refuse(ClaimId::from_bytes(id.to_be_bytes()), until);
         }

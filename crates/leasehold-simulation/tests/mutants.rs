@@ -1,0 +1,121 @@
+//! Do the tests bite? One planted bug at a time, and the case or the schedule that catches it.
+//!
+//! A catch counts only when the same case or schedule passes without the bug. Prints the whole table at its end:
+//! `cargo test -p leasehold-simulation --features mutants --test mutants`.
+
+#![allow(clippy::print_stdout, reason = "a table for people")]
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_conformance::mutants::{Bug, CATCHERS, complaint};
+use leasehold_core::mutant::Mutant;
+use leasehold_core::{Client, Key, Memory, Quorum, Store};
+use leasehold_simulation::{Setup, run};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// How many schedules a bug may survive.
+const SCHEDULES: u64 = 300;
+
+/// Bugs of the runtime that are not the simulation's to catch, but a case's, on the store in memory.
+const CASES: &[(Mutant, &str)] = &[
+    (Mutant::MultiInCallersOrder, "multi::opposite_orders_never_wait_in_a_circle"),
+    (Mutant::MultiSkipsABusyPart, "multi::a_busy_part_leaves_the_others_free"),
+    (Mutant::LatchPassesWhenGone, "latch::deleting_ends_waiters_with_an_error"),
+];
+
+/// Bugs of the quorum, which is judged by what is left on its members.
+const QUORUM: &[Mutant] = &[Mutant::QuorumKeepsAMinority, Mutant::HalfIsAMajority];
+
+/// What caught a bug, and what it said.
+struct Catch {
+    by: String,
+    said: String,
+}
+
+/// The bugs that were caught.
+type Table = Arc<Mutex<Vec<(String, Catch)>>>;
+
+fn main() -> ExitCode {
+    let table = Table::default();
+    let stores = CATCHERS.iter().map(|&(bug, case)| {
+        trial(format!("store::{bug:?}"), &table, move || in_case(case, || complaint(Some(bug), case)))
+    });
+    let runtime = Mutant::ALL.iter().map(|&mutant| {
+        let case = CASES.iter().find(|(caught, _)| *caught == mutant).map(|(_, case)| *case);
+        trial(format!("runtime::{mutant:?}"), &table, move || match case {
+            Some(case) => in_case(case, || mutant.plant(|| complaint(None, case))),
+            None if QUORUM.contains(&mutant) => on_a_minority(mutant),
+            None => in_a_schedule(mutant),
+        })
+    });
+    let complete = Trial::test("every_broken_store_has_a_case", every_broken_store_has_a_case);
+    // One after the other: a planted bug is in the whole process.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let conclusion = libtest_mimic::run(&arguments, stores.chain(runtime).chain([complete]).collect());
+    for (bug, caught) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        println!("{bug:<34} {:<73} {}", caught.by, caught.said);
+    }
+    conclusion.exit_code()
+}
+
+fn trial(bug: String, table: &Table, catch: impl FnOnce() -> Option<Catch> + Send + 'static) -> Trial {
+    let (name, table) = (bug.clone(), table.clone());
+    Trial::test(name, move || {
+        let caught =
+            catch().ok_or_else(|| Failed::from("it survives: nothing notices it, or not for its sake"))?;
+        table.lock().unwrap_or_else(PoisonError::into_inner).push((bug, caught));
+        Ok(())
+    })
+}
+
+/// The complaint of a case with the bug, if it has none without.
+fn in_case(case: &str, with_bug: impl FnOnce() -> Option<String>) -> Option<Catch> {
+    let complaint_with = with_bug()?;
+    // Where a panic was is the first line, and what it said the others.
+    let lines = complaint_with.lines().skip_while(|line| line.starts_with("panicked at")).map(str::trim);
+    let said = lines.collect::<Vec<_>>().join(" ").chars().take(100).collect();
+    complaint(None, case).is_none().then(|| Catch { by: case.to_owned(), said })
+}
+
+/// The violation of the first schedule that goes wrong with the bug, and not without.
+fn in_a_schedule(mutant: Mutant) -> Option<Catch> {
+    let setup = Setup::default();
+    (1..=SCHEDULES).find_map(|seed| {
+        let said = mutant.plant(|| run(&setup, seed).violation)?;
+        // Twice: a seed does not decide everything.
+        let is_sound = (0..2).all(|_| run(&setup, seed).violation.is_none());
+        is_sound.then(|| Catch { by: format!("seed {seed}"), said })
+    })
+}
+
+/// What goes wrong when one of three members is all that a quorum can have.
+fn on_a_minority(mutant: Mutant) -> Option<Catch> {
+    let story = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime
+            .expect("it needs nothing from the system")
+            .block_on(a_minority())
+            .expect("memory does not fail")
+    };
+    let said = mutant.plant(story)?.to_owned();
+    story().is_none().then(|| Catch { by: "a quorum of three, two of them taken".to_owned(), said })
+}
+
+async fn a_minority() -> leasehold_core::Result<Option<&'static str>> {
+    let members = [Memory::new(), Memory::new(), Memory::new()];
+    let mut taken = Vec::new();
+    for member in &members[..2] {
+        taken.push(Client::new(member.clone()).await?.mutex("k").acquire().await?);
+    }
+    let quorum = Quorum::builder().members(members.clone()).without_quarantine().build()?;
+    if Client::new(quorum).await?.mutex("k").try_acquire().await?.is_some() {
+        return Ok(Some("one of three is enough for it"));
+    }
+    Ok(members[2].inspect(&Key::new("k")?).await?.map(|_| "it keeps what one of three granted"))
+}
+
+fn every_broken_store_has_a_case() -> Result<(), Failed> {
+    let has_none = Bug::ALL.iter().find(|bug| !CATCHERS.iter().any(|(caught, _)| caught == *bug));
+    has_none.map_or(Ok(()), |bug| Err(format!("{bug:?} has none").into()))
+}
