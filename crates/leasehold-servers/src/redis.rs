@@ -1,5 +1,13 @@
 //! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS.
 
+mod certificates;
+mod cluster;
+mod sentinel;
+
+pub use certificates::Certificates;
+pub use cluster::Cluster;
+pub use sentinel::Sentinel;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -42,6 +50,17 @@ impl Redis {
         let mut server = Self { process, port, directory, settings };
         server.wait();
         server
+    }
+
+    /// A replica of another server, with all of its data. More settings as in [`with`](Self::with).
+    pub fn replica_of(primary: &Self, settings: &[&str]) -> Self {
+        let port = primary.port.to_string();
+        let follow = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+        let replica = Self::with(&[&follow, settings].concat());
+        wait_until("the replica has the data", START, || {
+            replica.cli(&["info", "replication"]).contains("master_link_status:up")
+        });
+        replica
     }
 
     /// Its port on loopback.
