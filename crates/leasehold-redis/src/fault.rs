@@ -1,6 +1,7 @@
 //! What it means when a server refuses, fails or says nothing.
 
 use std::error::Error as _;
+use std::sync::Arc;
 
 use leasehold_core::{Error, ErrorKind};
 use redis::{RedisError, ServerError};
@@ -159,8 +160,12 @@ fn is_denied(error: &RedisError) -> bool {
 }
 
 fn is_certificate(error: &RedisError) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<rustls::Error>())
+    // The client wraps the cause once more than its type says.
+    let cause =
+        error.source().and_then(|cause| cause.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+    let cause =
+        cause.and_then(|cause| cause.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
+    cause.is_some_and(|cause| cause.is::<rustls::Error>())
 }
 
 /// Why a request has no answer, although it may have been carried out.

@@ -55,7 +55,7 @@ impl Redis {
     /// A replica of another server, with all of its data. More settings as in [`with`](Self::with).
     pub fn replica_of(primary: &Self, settings: &[&str]) -> Self {
         let port = primary.port.to_string();
-        let follow = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+        let follow = ["--replicaof", "127.0.0.1", &port];
         let replica = Self::with(&[&follow, settings].concat());
         wait_until("the replica has the data", START, || {
             replica.cli(&["info", "replication"]).contains("master_link_status:up")
@@ -121,6 +121,8 @@ fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
         words.push(word.into());
     }
     words.push(directory.into());
+    // Replicas get their data at once.
+    words.extend(["--repl-diskless-sync-delay", "0"].map(OsString::from));
     words.extend(settings.iter().map(OsString::from));
     Process::start("redis-server", &words)
 }
@@ -131,8 +133,9 @@ fn log(directory: &Path) -> String {
 
 fn cli(port: u16, words: &[&str]) -> String {
     let port = port.to_string();
-    let mut program = Command::new("redis-cli");
-    let output = program.args(["-p", &port]).args(words).output();
+    // A frozen server must fail the test, not keep it waiting for ever.
+    let mut program = Command::new("timeout");
+    let output = program.args(["10", "redis-cli", "-p", &port]).args(words).output();
     let output = output.expect("redis-cli is there: `cargo xtask test` installs it");
     let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     String::from_utf8_lossy(&said).trim_end().to_owned()

@@ -67,6 +67,9 @@ async fn ask(
         Value::Nil => Err(Unreachable::new(format!(
             "sentinel {sentinel} watches no service \"{service}\": check the URL"
         ))),
+        Value::ServerError(error) if error.details().is_some_and(|why| why.contains("unknown command")) => {
+            Err(Unreachable::new(format!("{sentinel} is no sentinel: check the URL")))
+        }
         Value::ServerError(error) => Err(Unreachable::refused(&error, sentinel)),
         _ => Err(Unreachable::new(format!("{sentinel} is no sentinel: check the URL"))),
     }

@@ -1,5 +1,8 @@
 //! The connections against real servers, well and ill.
 
+mod cluster;
+mod local;
+mod sentinel;
 mod single;
 
 use std::sync::{Arc, Mutex};
@@ -29,7 +32,8 @@ fn link(url: &str) -> Link {
 }
 
 fn count_on(key: &str) -> Call {
-    Call { script: &COUNT, slot: 0, keys: vec![key.into()], args: vec!["1".into()], ack: Ack::Needed }
+    let slot = crate::names::slot(key.as_bytes());
+    Call { script: &COUNT, slot, keys: vec![key.into()], args: vec!["1".into()], ack: Ack::Needed }
 }
 
 async fn count(link: &Link) -> Result<i64> {
@@ -88,6 +92,19 @@ impl Ear {
         };
         timeout(SOON, hearing).await.unwrap_or_else(|_| panic!("never heard {what}"));
         self.heard.lock().unwrap().clear();
+    }
+}
+
+impl Ear {
+    /// Waits until it has heard as much, and says whether it was this.
+    async fn hears_only(&self, all: &[&str]) {
+        let hearing = async {
+            while self.heard.lock().unwrap().len() < all.len() {
+                self.something.notified().await;
+            }
+        };
+        timeout(SOON, hearing).await.unwrap_or_else(|_| panic!("never heard {all:?}"));
+        assert_eq!(*self.heard.lock().unwrap(), all);
     }
 }
 

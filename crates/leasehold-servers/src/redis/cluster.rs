@@ -11,6 +11,8 @@ const PRIMARIES: u16 = 3;
 struct Node {
     server: Redis,
     bus: u16,
+    /// What the others call it.
+    id: String,
 }
 
 /// The servers of a cluster; a dead primary is replaced within about three seconds.
@@ -38,7 +40,7 @@ impl Cluster {
         cluster.introduce();
         let (primaries, replicas) = cluster.nodes.split_at(usize::from(PRIMARIES));
         for (primary, replica) in primaries.iter().zip(replicas) {
-            replica.server.cli(&["cluster", "replicate", &primary.id()]);
+            replica.server.cli(&["cluster", "replicate", &primary.id]);
         }
         for replica in replicas {
             wait_until("the replicas have the data", START, || {
@@ -64,14 +66,13 @@ impl Cluster {
         }
     }
 
-    /// Waits until every server that runs says that the cluster is well and who is whose replica.
-    pub fn wait_until_whole(&self) {
+    /// Waits until every server says that the cluster is well and who is a replica.
+    fn wait_until_whole(&self) {
         for node in &self.nodes {
             wait_until("the cluster is whole", START, || {
-                let server = &node.server;
-                server.cli(&["cluster", "info"]).contains("cluster_state:ok")
-                    && server.cli(&["cluster", "slots"]).lines().filter(|line| *line == "127.0.0.1").count()
-                        >= self.nodes.len()
+                let replicas = node.server.cli(&["cluster", "nodes"]).matches("slave").count();
+                replicas == usize::from(PRIMARIES)
+                    && node.server.cli(&["cluster", "info"]).contains("cluster_state:ok")
             });
         }
     }
@@ -107,7 +108,7 @@ impl Cluster {
         };
         let line = table.lines().find(has).expect("somebody has the slot");
         let id = line.split(' ').next().unwrap_or_default();
-        self.nodes.iter().position(|node| node.id() == id).expect("the owner is one of ours")
+        self.nodes.iter().position(|node| node.id == id).expect("the owner is one of ours")
     }
 
     /// Moves the slot of a key with everything in it, step by step, as `redis-cli --cluster reshard` does.
@@ -115,7 +116,7 @@ impl Cluster {
     pub fn move_slot(&mut self, key: &str, to: usize, mut meanwhile: impl FnMut()) {
         let from = self.owner(key, to);
         let slot = self.nodes[from].server.cli(&["cluster", "keyslot", key]);
-        let (source, target) = (self.nodes[from].id(), self.nodes[to].id());
+        let (source, target) = (self.nodes[from].id.clone(), self.nodes[to].id.clone());
         let (giver, taker) = (&self.nodes[from].server, &self.nodes[to].server);
         taker.cli(&["cluster", "setslot", &slot, "importing", &source]);
         giver.cli(&["cluster", "setslot", &slot, "migrating", &target]);
@@ -132,18 +133,14 @@ impl Cluster {
     }
 }
 
-impl Node {
-    fn id(&self) -> String {
-        self.server.cli(&["cluster", "myid"])
-    }
-}
-
 fn node() -> Node {
     let bus = free_port();
     let port = bus.to_string();
     let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &port];
-    let quick = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
-    Node { server: Redis::with(&[&settings[..], &quick].concat()), bus }
+    let always = ["--cluster-replica-validity-factor", "0"];
+    let server = Redis::with(&[&settings[..], &always].concat());
+    let id = server.cli(&["cluster", "myid"]);
+    Node { server, bus, id }
 }
 
 #[cfg(test)]

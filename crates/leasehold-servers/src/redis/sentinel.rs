@@ -98,7 +98,7 @@ fn watch(primary: u16) -> Watcher {
         "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\n\
          sentinel monitor {SERVICE} 127.0.0.1 {primary} {QUORUM}\n\
          sentinel down-after-milliseconds {SERVICE} 500\n\
-         sentinel failover-timeout {SERVICE} 3000\n",
+         sentinel failover-timeout {SERVICE} 1000\n",
         directory.path().display()
     );
     std::fs::write(&path, settings).expect("the directory can be written");
