@@ -172,7 +172,8 @@ pub enum TokenStrength {
 pub enum Leases {
     /// Every claim has a lease of its own.
     PerClaim,
-    /// One session per client and lease length carries many claims.
+    /// One session per client and lease length carries many claims. They end with it, so such a store has no
+    /// hand-over: a ticket would not outlive its giver.
     Shared,
 }
 

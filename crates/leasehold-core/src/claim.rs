@@ -165,6 +165,9 @@ pub struct Claim {
     pub count: Option<u64>,
     /// What a quorum asks of its members, `None` for everybody else.
     pub quorum: Option<QuorumTerms>,
+    /// Where a session carries claims: how many renewals of sessions its client had sent when it was made; in a
+    /// renewal, which of them that is. See [`Store::renew`](crate::Store::renew).
+    pub round: u64,
 }
 
 /// What a [`Quorum`](crate::Quorum) asks of a member beyond a plain claim.
@@ -205,6 +208,7 @@ impl Claim {
             value: Arc::from([]),
             count: None,
             quorum: None,
+            round: 0,
         })
     }
 

@@ -81,7 +81,7 @@ impl Hand {
 
     /// Takes the claim out of the renewals; what is left is to tell the store.
     fn part(&self) -> Leaving {
-        let leaving = Leaving::new(self.life.0.clone(), &self.claim);
+        let leaving = Leaving::new(self.life.0.clone(), &self.claim, &self.hold);
         self.hold.end(Loss::Released);
         leaving.keep_until(self.keep_until.get().copied())
     }

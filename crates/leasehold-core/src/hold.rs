@@ -4,6 +4,7 @@
 //! seen to be lost can never be seen valid again.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ pub(crate) struct Hold {
     max_hold: Option<Duration>,
     inner: Mutex<Inner>,
     changed: Notify,
+    /// A copy of its claim was sent and not answered.
+    in_doubt: AtomicBool,
 }
 
 impl Hold {
@@ -95,7 +98,18 @@ impl Hold {
             cap: None,
             asked: false,
         };
-        Self { clock, max_hold, inner: Mutex::new(inner), changed: Notify::new() }
+        let (changed, in_doubt) = (Notify::new(), AtomicBool::new(true));
+        Self { clock, max_hold, inner: Mutex::new(inner), changed, in_doubt }
+    }
+
+    /// Every copy of its claim that was sent has been answered: none can arrive after its withdrawal.
+    pub(crate) fn no_doubt(&self) {
+        self.in_doubt.store(false, Ordering::Release);
+    }
+
+    /// Whether a copy of its claim may still be on the way.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Acquire)
     }
 
     /// The state, after time has had its say.

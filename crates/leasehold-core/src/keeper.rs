@@ -9,6 +9,7 @@
 //! one round trip and no hop.
 
 mod chores;
+mod entry;
 mod leases;
 mod pending;
 mod rounds;
@@ -100,7 +101,7 @@ impl Keeper {
     /// Makes a claim known before its first byte is sent, so that whatever happens to it is cleaned up.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        claim: Claim,
+        mut claim: Claim,
         renewal: Renewal,
         max_hold: Option<Duration>,
     ) -> Result<Pending> {
@@ -109,6 +110,7 @@ impl Keeper {
         if tables.closing || self.stopped.load(Ordering::Acquire) {
             return Err(closed().on(&claim.key));
         }
+        claim.round = tables.rounds;
         tables.enter(claim.clone(), hold.clone(), renewal);
         drop(tables);
         Ok(Pending::new(self.clone(), claim, hold))
@@ -117,7 +119,7 @@ impl Keeper {
     /// The answer to a claim's own request that was sent at `sent`.
     fn answered(&self, id: &ClaimId, sent: Moment, answer: &Answer) -> Stand {
         let mut tables = self.lock();
-        let stand = tables.answered(id, sent, answer, self.clock.now());
+        let stand = tables.answered_asker(id, sent, answer, self.clock.now());
         self.rouse(&tables);
         stand
     }

@@ -5,10 +5,10 @@
 //! when the session was not renewed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::capability::{Info, Leases};
+use crate::capability::{Capability, Info, Leases};
 use crate::claim::{Answer, Change, Claim, ClaimId, Inbox, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::Result;
@@ -18,6 +18,11 @@ use crate::store::{Fut, Page, Snapshot, Store, Wakes};
 
 /// Long enough that only the session matters.
 const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// All but `Owner`: a claim ends with the session of its giver.
+static CAPABILITIES: LazyLock<Vec<Capability>> = LazyLock::new(|| {
+    Capability::ALL.iter().copied().filter(|capability| *capability != Capability::Owner).collect()
+});
 
 /// Which session: one per client and lease length.
 type Name = (Inbox, Duration);
@@ -41,7 +46,8 @@ impl Sessions {
     /// An empty store on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let memory = Memory::with_clock(clock.clone());
-        let info = Info { name: "sessions", leases: Leases::Shared, ..memory.info().clone() };
+        let (name, leases) = ("sessions", Leases::Shared);
+        let info = Info { name, leases, capabilities: &CAPABILITIES, ..memory.info().clone() };
         Self { memory, clock, info, sessions: Arc::default() }
     }
 
@@ -143,8 +149,8 @@ impl Store for Sessions {
             let ghosts: Option<Vec<Claim>> = self.with_session(first, |sessions, name| {
                 let session = sessions.get_mut(&name)?;
                 session.ends = ends;
-                let ghosts = session.claims.values().filter(|claim| !known.contains(&claim.id));
-                Some(ghosts.cloned().collect())
+                let is_ghost = |claim: &&Claim| !known.contains(&claim.id) && claim.round < first.round;
+                Some(session.claims.values().filter(is_ghost).cloned().collect())
             });
             let Some(ghosts) = ghosts else { return Ok(vec![Answer::Gone; claims.len()]) };
             for ghost in &ghosts {
@@ -160,7 +166,12 @@ impl Store for Sessions {
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
             self.bury_dead_sessions().await?;
-            Ok(on_session(self.memory.amend(&immortal(claim), change).await?, None))
+            let answer = self.memory.amend(&immortal(claim), change).await?;
+            if matches!(change, Change::Tail(_)) {
+                // Nobody's any more: it ends by itself.
+                self.part(claim);
+            }
+            Ok(on_session(answer, None))
         })
     }
 
@@ -180,10 +191,16 @@ impl Store for Sessions {
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
-        self.memory.list(prefix, cursor)
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            self.memory.list(prefix, cursor).await
+        })
     }
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
-        self.memory.evict(key, token)
+        Box::pin(async move {
+            self.bury_dead_sessions().await?;
+            self.memory.evict(key, token).await
+        })
     }
 }

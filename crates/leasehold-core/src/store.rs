@@ -78,8 +78,10 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Extends leases: conditional, never re-creates. One answer per claim, in order: `Granted`,
     /// `Waiting` or `Gone`.
     ///
-    /// Where a session carries the claims ([`Leases::Shared`](crate::Leases::Shared)), `claims` are all
-    /// that this client knows on it: what the store has beyond them is withdrawn.
+    /// Where a session carries the claims ([`Leases::Shared`](crate::Leases::Shared)), `claims` are all that
+    /// this client knew on it when it sent this. What the store has beyond them is withdrawn if it is older: if it was
+    /// made with a smaller [`Claim::round`] than the one that these carry. Requests can overtake each other, and
+    /// a late renewal must not end what was claimed since.
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>>;
 
     /// Changes a claim, if it is there. Repeating it does no harm.

@@ -100,6 +100,7 @@ impl Plan {
             value: [].into(),
             count: None,
             quorum: None,
+            round: 0,
         };
         if self.random.u8(0..4) == 0 {
             claim.if_busy = IfBusy::Leave;

@@ -7,13 +7,17 @@ use super::{Keeper, back_off};
 use crate::claim::{Answer, Change, Claim, Released};
 use crate::clock::Moment;
 use crate::error::Result;
+use crate::hold::Hold;
 
 /// A release that is still to be made.
 #[derive(Debug)]
 pub(super) struct Chore {
     pub(super) claim: Claim,
-    /// Its claim was never answered, so it may still be on the way.
-    unanswered: bool,
+    /// A copy of its claim may still be on the way.
+    in_doubt: bool,
+    /// It was held on a session, which had had this many renewals: a later one that overtakes the release withdraws what
+    /// it does not name any more.
+    rounds: Option<u64>,
     /// Until when nobody may have it: the tail of a job that was done too soon.
     keep_until: Option<Moment>,
     /// When the lease has ended anyway and the chore is done by itself.
@@ -22,8 +26,8 @@ pub(super) struct Chore {
 }
 
 impl Chore {
-    pub(super) fn new(claim: Claim, unanswered: bool, until: Moment) -> Self {
-        Self { claim, unanswered, keep_until: None, until, failed: 0 }
+    pub(super) fn new(claim: Claim, in_doubt: bool, rounds: Option<u64>, until: Moment) -> Self {
+        Self { claim, in_doubt, rounds, keep_until: None, until, failed: 0 }
     }
 
     pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
@@ -36,9 +40,11 @@ impl Chore {
             return released.map_err(|error| error.on(&self.claim.key));
         }
         // Twice the time that a call may take: whatever is on the way has arrived by then.
-        let refuse_for = self.unanswered.then(|| keeper.call_timeout * 2);
+        let refuse_for = self.in_doubt.then(|| keeper.call_timeout * 2);
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
-        released.map_err(|error| error.on(&self.claim.key))
+        let found = released.map_err(|error| error.on(&self.claim.key))?;
+        let overtaken = self.rounds.is_some_and(|rounds| keeper.lock().rounds > rounds);
+        Ok(if found == Released::Gone && overtaken { Released::Held } else { found })
     }
 
     /// Does it, however often it takes. The task calls this.
@@ -65,9 +71,9 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Takes the claim out of the renewals first: from here on no renewal can revive it.
-    pub(crate) fn new(keeper: Arc<Keeper>, claim: &Claim) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, claim: &Claim, hold: &Hold) -> Self {
         let now = keeper.clock.now();
-        let chore = keeper.lock().part(claim, now);
+        let chore = keeper.lock().part(claim, hold, now);
         Self { keeper, chore: Some(chore) }
     }
 

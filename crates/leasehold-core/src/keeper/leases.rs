@@ -30,19 +30,43 @@ impl LeaseKey {
 /// The share of a lease that a guard relies on: the rest is for clocks that run at different rates.
 const TRUSTED: f64 = 0.9;
 
+/// A request that extended a lease: when it was sent, and to what length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extension {
+    pub(super) sent: Moment,
+    pub(super) length: Duration,
+}
+
+impl Extension {
+    /// Until when the store may still honour it.
+    pub(super) fn ends(self) -> Moment {
+        self.sent + self.length
+    }
+
+    /// Until when it may be believed: counted from before the request was sent.
+    pub(super) fn trusted_until(self, rounding: Duration) -> Moment {
+        self.sent + self.length.mul_f64(TRUSTED) - rounding
+    }
+
+    /// Replies can be late: the best one counts.
+    pub(super) fn or_better(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.ends() >= self.ends()).unwrap_or(self)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) claims: Vec<ClaimId>,
-    /// When a request that extended it was sent, and to what length.
-    extended: Option<(Moment, Duration)>,
-    /// The same for the last such request, which may have left a longer lease as it was.
-    renewed: Option<(Moment, Duration)>,
+    /// The best request that extended it, and when we heard of that.
+    extended: Option<(Extension, Moment)>,
+    /// The last such request, which may have left a longer lease as it was.
+    renewed: Option<Extension>,
     /// When the task should look at it next.
     pub(super) due: Option<Moment>,
     /// A renewal is under way: at most one, so that replies cannot be confused.
     pub(super) in_flight: bool,
-    /// Somebody has a reason to look at its claims now.
-    pub(super) look: bool,
+    /// Somebody has a reason to look at its claims then.
+    pub(super) look: Option<Moment>,
     /// Renewals that failed in a row.
     pub(super) failed: u32,
     /// Who waits for the next renewal's outcome.
@@ -57,40 +81,35 @@ impl Lease {
             renewed: None,
             due: None,
             in_flight: false,
-            look: false,
+            look: None,
             failed: 0,
             askers: Vec::new(),
         }
     }
 
-    /// A request sent at `sent` extended it to `length`. Replies can be late: the best one counts.
-    pub(super) fn extend(&mut self, sent: Moment, length: Duration) {
-        let better = self.extended.is_none_or(|(at, long)| sent + length > at + long);
-        if better {
-            self.extended = Some((sent, length));
+    /// A request extended it, and we hear of that now.
+    pub(super) fn extend(&mut self, extension: Extension, now: Moment) {
+        if self.extended.is_none_or(|(best, _)| extension.ends() > best.ends()) {
+            self.extended = Some((extension, now));
         }
-        self.renewed = Some((sent, length));
+        self.renewed = Some(extension);
         self.failed = 0;
     }
 
-    /// Until when its claims may be believed: counted from before the request was sent.
-    pub(super) fn valid_until(&self, rounding: Duration) -> Option<Moment> {
-        self.extended.map(|(sent, length)| sent + length.mul_f64(TRUSTED) - rounding)
+    /// How it was last extended.
+    pub(super) fn extended(&self) -> Option<Extension> {
+        self.extended.map(|(best, _)| best)
     }
 
-    /// How long it was the last time it was extended.
-    pub(super) fn length(&self) -> Option<Duration> {
-        self.extended.map(|(_, length)| length)
-    }
-
-    /// Until when the store may still honour it.
-    pub(super) fn ends(&self) -> Option<Moment> {
-        self.extended.map(|(sent, length)| sent + length)
+    /// The same, if we knew that by then.
+    pub(super) fn known_by(&self, then: Moment) -> Option<Extension> {
+        self.extended.filter(|(_, heard)| *heard <= then).map(|(best, _)| best)
     }
 
     /// When to renew it again: a third of it after the last time, a little earlier at random, so that a
     /// thousand locks taken at once do not all come back at once.
     pub(super) fn renew_at(&self) -> Option<Moment> {
-        self.renewed.map(|(sent, length)| sent + length.mul_f64((0.85 + 0.15 * fastrand::f64()) / 3.0))
+        let third = |length: Duration| length.mul_f64((0.85 + 0.15 * fastrand::f64()) / 3.0);
+        self.renewed.map(|Extension { sent, length }| sent + third(length))
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::tables::Stand;
 use super::{Keeper, Leaving, Tries, closed};
-use crate::claim::{Answer, Claim};
+use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 
 /// How far past its limit a wait may go to end in good order.
@@ -45,6 +45,8 @@ impl Pending {
             Some(Stand::Held) => Ok(None),
             Some(Stand::Busy) => Ok(Some(Ended::Busy)),
             Some(Stand::Gone) => Ok(Some(Ended::Gone)),
+            // Who does not queue is not waiting for others, but for word of the session.
+            Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => self.confirm().await,
             Some(Stand::Waiting) => self.turn(limit).await,
         }
     }
@@ -55,12 +57,16 @@ impl Pending {
         let keeper = &self.keeper;
         let patience = keeper.clock.now() + keeper.call_timeout;
         let mut tries = Tries::new(limit.map_or(patience, |limit| limit.min(patience)));
+        let mut unanswered = 0;
         loop {
             let sent = keeper.clock.now();
             let left = limit.map_or(Duration::MAX, |limit| limit.since(sent)).max(GRACE);
             let call = keeper.store.claim(&self.claim);
             match keeper.call_within(left.min(keeper.call_timeout), call).await {
                 Ok(answer) => {
+                    if unanswered == 0 {
+                        self.hold.no_doubt();
+                    }
                     self.settled = matches!(answer, Answer::Busy | Answer::Gone);
                     return Ok(Some(keeper.answered(&self.claim.id, sent, &answer)));
                 }
@@ -68,7 +74,10 @@ impl Pending {
                 Err(error) if error.kind() == ErrorKind::Indeterminate && left < keeper.call_timeout => {
                     return Ok(None);
                 }
-                Err(error) => tries.pause_after(error.on(&self.claim.key), &*keeper.clock).await?,
+                Err(error) => {
+                    unanswered += u32::from(error.kind() != ErrorKind::Unavailable);
+                    tries.pause_after(error.on(&self.claim.key), &*keeper.clock).await?;
+                }
             }
         }
     }
@@ -96,12 +105,25 @@ impl Pending {
         }
     }
 
+    /// Waits for the keeper to hear how long the lease is of what the store has granted: no longer than one call.
+    async fn confirm(&mut self) -> Result<Option<Ended>> {
+        let limit = self.keeper.call_timeout;
+        match self.turn(Some(self.keeper.clock.now() + limit)).await? {
+            Some(Ended::TooLate) => {
+                let message = format!("granted, but nobody said within {limit:?} for how long: given back");
+                Err(Error::new(ErrorKind::Indeterminate, message).on(&self.claim.key))
+            }
+            other => Ok(other),
+        }
+    }
+
     /// The claim took over what another held: the answer to that, sent at `sent`. `false` when there was nothing.
     pub(crate) async fn adopted(&mut self, sent: Moment, answer: &Answer) -> Result<bool> {
+        self.hold.no_doubt();
         match self.keeper.answered(&self.claim.id, sent, answer) {
             Stand::Held => Ok(true),
             // Adopted before the reply that said so was lost: the keeper asks what is left of the lease.
-            Stand::Waiting => Ok(self.turn(None).await?.is_none()),
+            Stand::Waiting => Ok(self.confirm().await?.is_none()),
             Stand::Busy | Stand::Gone => {
                 self.settled = true;
                 Ok(false)
@@ -112,7 +134,7 @@ impl Pending {
     /// Leaves the queue and waits until that is done, so that no place is left behind.
     pub(crate) async fn leave(mut self) {
         self.settled = true;
-        let leaving = Leaving::new(self.keeper.clone(), &self.claim).finish();
+        let leaving = Leaving::new(self.keeper.clone(), &self.claim, &self.hold).finish();
         // What fails or takes long becomes the keeper's chore: the caller only wanted to be gone.
         let _ = tokio::time::timeout(GRACE, leaving).await;
     }
@@ -128,7 +150,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if !self.settled {
             self.hold.end(Loss::Released);
-            drop(Leaving::new(self.keeper.clone(), &self.claim));
+            drop(Leaving::new(self.keeper.clone(), &self.claim, &self.hold));
         }
     }
 }

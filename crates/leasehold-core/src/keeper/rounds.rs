@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::entry::Phase;
 use super::leases::{Lease, LeaseKey};
-use super::tables::{Phase, Tables};
+use super::tables::Tables;
 use crate::capability::Renewal;
 use crate::claim::{Answer, Claim, ClaimId};
 use crate::clock::Moment;
@@ -42,7 +43,7 @@ impl Tables {
             (Phase::Held, Renewal::Never, false) => Some(now),
             _ => Some(renew_at),
         };
-        if let Some(at) = [renewal, entry.hold.deadline()].into_iter().flatten().min() {
+        if let Some(at) = [renewal, entry.ends()].into_iter().flatten().min() {
             self.schedule(key, at);
         }
     }
@@ -112,49 +113,59 @@ impl Tables {
     fn may_come_along(&self, key: &LeaseKey) -> bool {
         let LeaseKey::Own(id) = key else { return false };
         let is_held = self.entries.get(id).is_some_and(|entry| entry.phase == Phase::Held);
-        is_held && self.leases.get(key).and_then(Lease::length).is_some_and(|length| length > WINDOW * 20)
+        is_held
+            && self.leases.get(key).and_then(Lease::extended).is_some_and(|last| last.length > WINDOW * 20)
     }
 
     fn collect_lease(&mut self, key: LeaseKey, now: Moment, batch: &mut Batch) {
         self.unschedule(key);
         let Some(lease) = self.leases.get_mut(&key) else { return };
-        let looked = std::mem::take(&mut lease.look) || !lease.askers.is_empty();
+        let looked = lease.look.take().is_some() || !lease.askers.is_empty();
         let ids = lease.claims.clone();
-        let mut renewed = Vec::new();
+        let is_shared = matches!(key, LeaseKey::Shared(_));
+        let (mut named, mut is_wanted) = (Vec::new(), looked);
         for id in &ids {
             let Some(entry) = self.entries.get(id) else { continue };
             match (&entry.phase, entry.hold.stage()) {
-                (_, Stage::Over(loss)) => {
+                (_, Stage::Over(loss)) if !is_shared || entry.ends().is_none_or(|end| end <= now) => {
                     tracing::warn!(key = %entry.claim.key, %loss, "lock lost");
-                    self.remove(id);
+                    // Its own lease ends it; a session goes on, and would keep it for ever.
+                    if is_shared { self.leave(id, now) } else { self.remove(id) }
                 }
                 (Phase::Promoted(at), _) if now.since(*at) >= entry.claim.patience => {
                     // Its future is not being polled: others wait, so it goes back.
                     entry.hold.end(Loss::Gone);
-                    let claim = entry.claim.clone();
-                    self.leave(&claim, now);
+                    self.leave(id, now);
                 }
-                // On a session all are named that live on it: the others would be withdrawn.
-                _ if matches!(key, LeaseKey::Shared(_)) => renewed.push(entry.claim.clone()),
-                (Phase::Held, _) if entry.renewal == Renewal::Never && entry.full && !looked => {}
-                (Phase::Asked, _) => {}
-                _ => renewed.push(entry.claim.clone()),
+                (Phase::Asked, _) if !is_shared => {}
+                (phase, _) => {
+                    let is_idle = *phase == Phase::Asked || (*phase == Phase::Held && entry.is_settled());
+                    is_wanted |= !is_idle;
+                    // On a session all are named that live on it: the others would be withdrawn.
+                    if is_shared || looked || !is_idle {
+                        named.push(entry.claim.clone());
+                    }
+                }
             }
         }
         let Some(lease) = self.leases.get_mut(&key) else { return };
-        if renewed.is_empty() {
+        if named.is_empty() || !is_wanted {
             for id in &ids {
                 self.attend(id, now);
             }
             return;
         }
+        if is_shared {
+            self.rounds += 1;
+            named.iter_mut().for_each(|claim| claim.round = self.rounds);
+        }
         // A call that hangs must leave time for another.
-        let third = lease.length().unwrap_or(Duration::MAX) / 3;
+        let third = lease.extended().map_or(Duration::MAX, |last| last.length) / 3;
         batch.limit = batch.limit.map_or(Some(third), |limit| Some(limit.min(third)));
         lease.in_flight = true;
         batch.askers.append(&mut lease.askers);
         batch.leases.push(key);
-        batch.claims.append(&mut renewed);
+        batch.claims.append(&mut named);
     }
 
     /// A renewal came back.
@@ -180,8 +191,10 @@ impl Tables {
             }
         };
         for key in &batch.leases {
-            if self.leases.get(key).is_some_and(|lease| lease.look || !lease.askers.is_empty()) {
-                self.schedule(*key, now);
+            let Some(lease) = self.leases.get(key) else { continue };
+            let looks = if lease.askers.is_empty() { lease.look } else { Some(now) };
+            if let Some(at) = looks {
+                self.schedule(*key, at);
             }
         }
         for (id, asker) in batch.askers {
@@ -197,13 +210,22 @@ impl Tables {
 
     fn renewed_one(&mut self, claim: &Claim, sent: Moment, answer: &mut Answer, batch: &Batch, now: Moment) {
         let Some(entry) = self.entries.get(&claim.id) else { return };
-        if entry.phase == Phase::Asked && *answer == Answer::Gone {
-            // It is still on its way: that it is not there yet proves nothing.
+        if *answer == Answer::Gone && entry.may_be_overtaken(sent) {
+            // It was still on its way, and perhaps is: that it was not there yet proves nothing.
+            if entry.phase != Phase::Asked {
+                self.look_again(&claim.id, now);
+            }
+            return;
+        }
+        if matches!(entry.hold.stage(), Stage::Over(_)) && entry.ends().is_some_and(|end| end > now) {
+            // A fixed lease that nobody believes in any more, but the store keeps to its end.
+            self.attend(&claim.id, now);
             return;
         }
         let was_asked_for = batch.askers.iter().any(|(id, _)| *id == claim.id);
-        if let (Answer::Granted(grant), Renewal::Never, true, false) =
-            (&mut *answer, entry.renewal, entry.full, was_asked_for)
+        if let Answer::Granted(grant) = &mut *answer
+            && entry.is_settled()
+            && !was_asked_for
         {
             // Only a look whether it is still there: a fixed lease ends when it ends.
             grant.lease = None;
@@ -214,7 +236,7 @@ impl Tables {
     /// Renewals that fail are tried again until the deadline, soon at first.
     fn retry(&mut self, key: LeaseKey, now: Moment) {
         let Some(lease) = self.leases.get_mut(&key) else { return };
-        let left = lease.ends().map_or(Duration::from_secs(6), |end| end.since(now));
+        let left = lease.extended().map_or(Duration::from_secs(6), |last| last.ends().since(now));
         let pause = super::back_off(lease.failed, (left / 6).clamp(RETRY_LEAST, RETRY_MOST));
         lease.failed += 1;
         let deadline = lease.claims.iter().filter_map(|id| self.entries.get(id)?.hold.deadline()).min();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::chores::Chore;
-use super::leases::{Lease, LeaseKey};
+use super::entry::{Entry, Phase};
+use super::leases::{Extension, Lease, LeaseKey};
 use crate::capability::{Info, Leases, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant, Place};
 use crate::clock::Moment;
@@ -27,31 +28,6 @@ pub(super) enum Stand {
     Gone,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Sent, not answered.
-    Asked,
-    /// In the queue.
-    Waiting,
-    /// Granted, and nobody has picked it up yet.
-    Promoted(Moment),
-    /// In somebody's hands.
-    Held,
-}
-
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) claim: Claim,
-    pub(super) hold: Arc<Hold>,
-    pub(super) renewal: Renewal,
-    pub(super) phase: Phase,
-    pub(super) seat: u64,
-    /// When a promotion said that it holds: replies to what was asked before say nothing about it.
-    pub(super) promoted_at: Option<Moment>,
-    /// Its full lease has started: a fixed one needs no more renewals.
-    pub(super) full: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) info: Info,
@@ -62,6 +38,8 @@ pub(super) struct Tables {
     /// Promotions that overtook the reply with their seat.
     early: Vec<Promotion>,
     asked: usize,
+    /// How many renewals of sessions were sent.
+    pub(super) rounds: u64,
     pub(super) chores: VecDeque<Chore>,
     pub(super) closing: bool,
     /// When the task wants to wake up by itself.
@@ -78,6 +56,7 @@ impl Tables {
             by_key: BTreeMap::new(),
             early: Vec::new(),
             asked: 0,
+            rounds: 0,
             chores: VecDeque::new(),
             closing: false,
             wakes_at: None,
@@ -93,14 +72,12 @@ impl Tables {
         self.leases.entry(lease).or_insert_with(Lease::new).claims.push(id);
         self.by_key.entry(claim.key.clone()).or_default().push(id);
         self.asked += 1;
-        let entry =
-            Entry { claim, hold, renewal, phase: Phase::Asked, seat: 0, promoted_at: None, full: false };
-        self.entries.insert(id, entry);
+        self.entries.insert(id, Entry::new(claim, hold, renewal));
     }
 
-    /// Forgets a claim. `true` when it had never been answered.
-    pub(super) fn remove(&mut self, id: &ClaimId) -> bool {
-        let Some(entry) = self.entries.remove(id) else { return false };
+    /// Forgets a claim.
+    pub(super) fn remove(&mut self, id: &ClaimId) {
+        let Some(entry) = self.entries.remove(id) else { return };
         if let Some(ids) = self.by_key.get_mut(&entry.claim.key) {
             ids.retain(|other| other != id);
             if ids.is_empty() {
@@ -115,11 +92,9 @@ impl Tables {
                 self.leases.remove(&key);
             }
         }
-        let unanswered = entry.phase == Phase::Asked;
-        if unanswered {
+        if entry.phase == Phase::Asked {
             self.answered_one();
         }
-        unanswered
     }
 
     fn answered_one(&mut self) {
@@ -127,6 +102,21 @@ impl Tables {
         if self.asked == 0 {
             self.early.clear();
         }
+    }
+
+    /// An answer for whoever made the claim: it takes what it is granted from here, there is no wait to wake.
+    pub(super) fn answered_asker(
+        &mut self,
+        id: &ClaimId,
+        sent: Moment,
+        answer: &Answer,
+        now: Moment,
+    ) -> Stand {
+        let stand = self.answered(id, sent, answer, now);
+        if stand == Stand::Held {
+            self.picked_up(id, now);
+        }
+        stand
     }
 
     /// An answer to a request of the claim that was sent at `sent`.
@@ -138,11 +128,9 @@ impl Tables {
             Answer::Waiting(place)
                 if place.held == 0 && matches!(entry.phase, Phase::Promoted(_) | Phase::Held) =>
             {
-                if entry.promoted_at.is_some_and(|at| sent <= at) {
-                    // Asked before the promotion, answered before it, and overtaken by the news of it: look again,
-                    // at a time that is surely after it.
-                    let key = LeaseKey::of(self.info.leases, &entry.claim);
-                    self.look_at(key, now + Duration::from_millis(1));
+                if entry.may_be_overtaken(sent) {
+                    // Asked before it held, answered before it did, and overtaken by the news of it.
+                    self.look_again(id, now);
                     return Stand::Held;
                 }
                 // The store has forgotten our grant: what we hold is nobody's.
@@ -165,19 +153,15 @@ impl Tables {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
         let was_asked = entry.phase == Phase::Asked;
         entry.seat = grant.seat;
-        entry.full |= grant.lease.is_some();
         let (hold, key) = (entry.hold.clone(), LeaseKey::of(self.info.leases, &entry.claim));
         if grant.asked {
             hold.ask();
         }
-        let Some(lease) = self.leases.get_mut(&key) else { return Stand::Gone };
-        if let Some(length) = grant.lease {
-            lease.extend(sent, length);
-        }
-        let valid_until = lease.valid_until(self.info.rounding);
-        let Some(valid_until) = valid_until else {
-            // On a session that nobody has heard from yet: believe nothing before it answers.
-            self.set_phase(id, Phase::Waiting, was_asked);
+        let valid_until = self.extend(id, sent, grant.lease, now);
+        let is_new = hold.stage() == Stage::Pending;
+        let Some(valid_until) = valid_until.filter(|at| *at > now || !is_new) else {
+            // On a session that was not heard from yet, or not for long: believe nothing before it answers.
+            self.set_phase(id, Phase::Waiting, was_asked, now);
             self.schedule(key, now);
             return Stand::Waiting;
         };
@@ -185,12 +169,15 @@ impl Tables {
             self.end(id, Loss::Expired);
             return Stand::Gone;
         }
-        let phase = match self.entries.get(id).map(|entry| &entry.phase) {
-            Some(Phase::Waiting) => Phase::Promoted(now),
-            Some(Phase::Promoted(at)) => Phase::Promoted(*at),
+        let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
+        // Only now: a fixed lease that ended before its answer came has not begun.
+        entry.full |= grant.lease.is_some();
+        let phase = match entry.phase {
+            Phase::Waiting => Phase::Promoted(now),
+            Phase::Promoted(at) => Phase::Promoted(at),
             _ => Phase::Held,
         };
-        self.set_phase(id, phase, was_asked);
+        self.set_phase(id, phase, was_asked, now);
         self.attend(id, now);
         Stand::Held
     }
@@ -200,32 +187,48 @@ impl Tables {
         entry.seat = place.seat;
         let (hold, claim) = (entry.hold.clone(), entry.claim.clone());
         let key = self.lease_key(&claim);
-        if let (Some(lease), Some(length)) = (self.leases.get_mut(&key), place.lease) {
-            lease.extend(sent, length);
-            if let Some(valid_until) = lease.valid_until(self.info.rounding) {
-                hold.extend(valid_until);
-            }
+        if let Some(valid_until) = self.extend(id, sent, place.lease, now) {
+            hold.extend(valid_until);
         }
         // Before the phase is set: the last answer outstanding clears what came early.
         let early = self.early.iter().position(|p| p.seat == place.seat && p.key == claim.key);
         let early = early.map(|i| self.early.swap_remove(i));
         if place.held == 0 {
-            self.set_phase(id, Phase::Waiting, was_asked);
+            self.set_phase(id, Phase::Waiting, was_asked, now);
         }
         // Not at once even when the store says so: it may be asking to be left alone for a moment.
         let look_in = place.look_in.clamp(Duration::from_millis(1), claim.patience / 3);
         self.schedule(key, now + look_in);
-        let stand = early.map_or(Stand::Waiting, |promotion| self.promoted(&promotion, now));
-        if was_asked && stand == Stand::Held {
-            // Whoever asked takes it from here: there is no wait to wake.
-            self.picked_up(id, now);
-        }
-        stand
+        early.map_or(Stand::Waiting, |promotion| self.promoted(&promotion, now))
     }
 
-    fn set_phase(&mut self, id: &ClaimId, phase: Phase, was_asked: bool) {
+    /// What the answer to a request says about the lease of a claim that it made or named: the new `length`, or nothing.
+    /// Answers until when the claim may be believed.
+    fn extend(
+        &mut self,
+        id: &ClaimId,
+        sent: Moment,
+        length: Option<Duration>,
+        now: Moment,
+    ) -> Option<Moment> {
+        let entry = self.entries.get_mut(id)?;
+        let lease = self.leases.get_mut(&LeaseKey::of(self.info.leases, &entry.claim))?;
+        if let Some(length) = length {
+            let extension = Extension { sent, length };
+            lease.extend(extension, now);
+            entry.extension = Some(extension.or_better(entry.extension));
+        } else if entry.extension.is_none() {
+            // It joined a session. What we knew of that before we asked is true for it too; what we heard since may be
+            // about a session that was opened when this one had ended.
+            entry.extension = lease.known_by(sent);
+        }
+        entry.extension.map(|extension| extension.trusted_until(self.info.rounding))
+    }
+
+    fn set_phase(&mut self, id: &ClaimId, phase: Phase, was_asked: bool, now: Moment) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.phase = phase;
+            entry.heard = if was_asked { Some(now) } else { entry.heard };
         }
         if was_asked {
             self.answered_one();
@@ -249,14 +252,14 @@ impl Tables {
         let key = self.lease_key(&entry.claim);
         let hold = entry.hold.clone();
         let first = entry.phase == Phase::Waiting;
-        let valid_until = self.leases.get(&key).and_then(|lease| lease.valid_until(self.info.rounding));
+        let valid_until = entry.extension.map(|extension| extension.trusted_until(self.info.rounding));
         match valid_until.filter(|at| *at > now) {
             Some(at) if hold.grant(promotion.token, promotion.units, at, now) => {
                 if first {
-                    self.set_phase(&id, Phase::Promoted(now), false);
+                    self.set_phase(&id, Phase::Promoted(now), false, now);
                 }
                 if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.promoted_at = Some(now);
+                    entry.heard = Some(now);
                 }
                 self.attend(&id, now);
                 Stand::Held
@@ -313,10 +316,17 @@ impl Tables {
         }
     }
 
-    fn look_at(&mut self, key: LeaseKey, now: Moment) {
+    /// Asks again about a claim, at a time that is surely after what we know.
+    pub(super) fn look_again(&mut self, id: &ClaimId, now: Moment) {
+        if let Some(key) = self.entries.get(id).map(|entry| self.lease_key(&entry.claim)) {
+            self.look_at(key, now + Duration::from_millis(1));
+        }
+    }
+
+    fn look_at(&mut self, key: LeaseKey, then: Moment) {
         if let Some(lease) = self.leases.get_mut(&key) {
-            lease.look = true;
-            self.schedule(key, now);
+            lease.look = Some(lease.look.map_or(then, |other| other.min(then)));
+            self.schedule(key, then);
         }
     }
 
@@ -335,22 +345,27 @@ impl Tables {
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
             let Some(entry) = self.entries.get(&id) else { continue };
             entry.hold.end(loss);
-            let claim = entry.claim.clone();
-            self.leave(&claim, now);
+            self.leave(&id, now);
         }
     }
 
     /// Takes a claim out of the renewals for good and says what is left to do about it.
-    pub(super) fn part(&mut self, claim: &Claim, now: Moment) -> Chore {
-        let ends = self.leases.get(&self.lease_key(claim)).and_then(Lease::ends);
-        let unanswered = self.remove(&claim.id);
-        let until = ends.unwrap_or(now + claim.lease.unwrap_or(claim.patience));
-        Chore::new(claim.clone(), unanswered, until)
+    pub(super) fn part(&mut self, claim: &Claim, hold: &Hold, now: Moment) -> Chore {
+        let lease = self.leases.get(&self.lease_key(claim)).and_then(Lease::extended);
+        let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
+        let rounds =
+            (self.info.leases == Leases::Shared && hold.stage() == Stage::Held).then_some(self.rounds);
+        self.remove(&claim.id);
+        Chore::new(claim.clone(), hold.is_in_doubt(), rounds, until)
     }
 
     /// The same, for the task to do.
-    pub(super) fn leave(&mut self, claim: &Claim, now: Moment) {
-        let chore = self.part(claim, now);
-        self.chores.push_back(chore);
+    pub(super) fn leave(&mut self, id: &ClaimId, now: Moment) {
+        if let Some((claim, hold)) =
+            self.entries.get(id).map(|entry| (entry.claim.clone(), entry.hold.clone()))
+        {
+            let chore = self.part(&claim, &hold, now);
+            self.chores.push_back(chore);
+        }
     }
 }

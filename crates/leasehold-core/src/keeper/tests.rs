@@ -1,6 +1,7 @@
 //! The runtime on the memory store, in paused time.
 
 mod outages;
+mod sessions_under_faults;
 mod shared_leases;
 
 use std::future::Future;
@@ -299,8 +300,9 @@ fn guards_outlive_their_runtime_without_panic_and_are_lost_by_their_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_promotion_that_overtakes_the_reply_is_believed_and_lasts() {
+    use super::entry::Phase;
     use super::leases::LeaseKey;
-    use super::tables::{Phase, Stand, Tables};
+    use super::tables::{Stand, Tables};
     use crate::clock::Clock;
     use crate::hold::Hold;
     use crate::{Answer, Claim, Key, Place, Promotion, Renewal, Store, Units};
@@ -314,7 +316,7 @@ async fn a_promotion_that_overtakes_the_reply_is_believed_and_lasts() {
     let promotion = Promotion { key: claim.key.clone(), inbox: claim.inbox, seat: 7, token: 9, units: 1 };
     tables.promoted(&promotion, clock.now());
     let place = Place { seat: 7, ahead: 0, look_in: LEASE, held: 0, lease: Some(claim.patience) };
-    let stand = tables.answered(&claim.id, sent, &Answer::Waiting(place), clock.now());
+    let stand = tables.answered_asker(&claim.id, sent, &Answer::Waiting(place), clock.now());
     assert_eq!((stand, hold.token()), (Stand::Held, 9));
     // In the hands of whoever asked, not waiting to be picked up and given back.
     assert_eq!(tables.entries[&claim.id].phase, Phase::Held);

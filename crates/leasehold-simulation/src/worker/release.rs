@@ -6,7 +6,7 @@ use leasehold_core::Released;
 
 use super::{Holding, Worker};
 use crate::cancel::{Patience, unless_cancelled};
-use crate::setup::{LEASES, LONGEST_LEASE, Leases, Trouble};
+use crate::setup::{LEASES, LONGEST_LEASE, Trouble};
 
 impl Worker {
     pub(super) async fn release(&mut self, holding: Holding) {
@@ -32,8 +32,6 @@ impl Worker {
         let took = (self.world.now() - started).mul_f64(1.2) + Duration::from_millis(2);
         // Perhaps while the release was under way.
         let evicted = self.world.was_evicted(&attempts);
-        // A round that overtakes the release withdraws what the client has forgotten already.
-        let on_session = self.world.scene.leases == Leases::Sessions;
         match found {
             Ok(Released::Held) => {
                 if let Some(at) = rests_until.filter(|_| !evicted) {
@@ -42,7 +40,7 @@ impl Worker {
             }
             // Asked again after a lost reply: the first time had done it.
             Ok(_) if self.world.any_released(&attempts) => {}
-            Ok(found) if took < was_valid && !evicted && !on_session => {
+            Ok(found) if took < was_valid && !evicted => {
                 let message = format!("attempt {} was valid, and its release found {found:?}", attempts[0]);
                 self.world.violated(message);
             }

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::layers::{Fault, Faults, Reply, Verb, WakeFault};
+use crate::layers::{Fault, Faults, Reply, Request, Verb, WakeFault};
 
 async fn client(world: &World) -> (Client, Faults<Memory>) {
     let faults = Faults::new(world.store.clone());
@@ -114,4 +114,56 @@ async fn one_of_several_guards_of_an_owner_cannot_change_the_mode_of_all() {
     assert_eq!(one.downgrade().await.unwrap_err().kind(), ErrorKind::Invalid);
     assert!(client.rwlock("k").read().try_acquire().await.unwrap().is_none(), "a reader beside a writer");
     assert!(other.downgrade().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_whose_lease_nobody_tells_ends_within_two_calls() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let ticket = client.mutex("k").acquire().await.unwrap().hand_over().await.unwrap();
+    // Done, and not known: the repeat tells that it is adopted, but not for how long.
+    faults.once(Verb::Amend, Fault { reply: Reply::Lost, ..Fault::default() });
+    faults.plan(|call| match call.verb {
+        Verb::Renew => Fault { request: Request::Lost, reply: Reply::Never, ..Fault::default() },
+        _ => Fault::default(),
+    });
+    let took = elapsed(async {
+        let error = client.adopt(&ticket).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    });
+    let took = took.await;
+    assert!(took <= client.keeper().call_timeout * 2, "{took:?}");
+    world.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_asked_twice_is_refused_after_its_release() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    faults.once(Verb::Claim, Fault { reply: Reply::Lost, ..Fault::default() });
+    let guard = client.mutex("k").acquire().await.unwrap();
+    let claim = guard.hand().claim.clone();
+    guard.release().await.unwrap();
+    // The first copy, which nobody answered, could have been on the way for all that time.
+    let late = crate::Store::claim(&world.store, &claim).await.unwrap();
+    assert_eq!(late, crate::Answer::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_withdrawn_twice_is_refused_both_times() {
+    use super::super::tables::Tables;
+    use crate::clock::Clock;
+    use crate::{Claim, Key, Renewal, Store, Units};
+
+    let world = World::new();
+    let (client, _) = client(&world).await;
+    let mut tables = Tables::new(world.store.info().clone());
+    let claim = Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap();
+    let hold = Arc::new(crate::hold::Hold::new(world.clock.clone(), None));
+    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic);
+    // The client is closed, and then the future that asked is dropped. The first word is lost.
+    tables.leave_all(Loss::Closed, world.clock.now());
+    let second = tables.part(&claim, &hold, world.clock.now());
+    second.attempt(client.keeper()).await.unwrap();
+    assert_eq!(world.store.claim(&claim).await.unwrap(), crate::Answer::Gone);
 }

@@ -92,3 +92,18 @@ async fn a_fixed_lease_is_not_withdrawn_by_the_renewal_of_others() {
     assert!(fixed.is_valid());
     assert_eq!(fixed.release().await.unwrap(), Released::Held);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_at_its_time_on_a_session_that_goes_on() {
+    let (clock, store) = world();
+    let client = client(&clock, &store).await;
+    let _renewed = client.mutex("b").acquire().await.unwrap();
+    tokio::time::sleep(LEASE / 6).await;
+    let fixed = client.mutex("a").with(Options::new().fixed(LEASE)).acquire().await.unwrap();
+    let held = elapsed(async { assert_eq!(fixed.lost().await, Loss::Expired) }).await;
+    assert!(held <= LEASE * 9 / 10, "{held:?}");
+    // The store keeps it a little longer than its user may believe, and no longer.
+    assert!(client.inspect("a").await.unwrap().is_some());
+    tokio::time::sleep(LEASE - held + Duration::from_millis(10)).await;
+    assert!(client.inspect("a").await.unwrap().is_none(), "the session prolongs it");
+}

@@ -120,6 +120,7 @@ impl Asked {
                 min_age: Duration::from_millis(terms.min_age),
                 again: terms.again,
             }),
+            round: 0,
         }
     }
 }
