@@ -63,6 +63,8 @@ pub(super) struct Lease {
     renewed: Option<Extension>,
     /// When the task should look at it next.
     pub(super) due: Option<Moment>,
+    /// The same, while a renewal is under way.
+    pub(super) wanted: Option<Moment>,
     /// A renewal is under way: at most one, so that replies cannot be confused.
     pub(super) in_flight: bool,
     /// Somebody has a reason to look at its claims then.
@@ -80,6 +82,7 @@ impl Lease {
             extended: None,
             renewed: None,
             due: None,
+            wanted: None,
             in_flight: false,
             look: None,
             failed: 0,

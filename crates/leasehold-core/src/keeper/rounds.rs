@@ -50,11 +50,15 @@ impl Tables {
 
     /// Looks at the lease at this time; a shared one at the earliest that any of its claims wants.
     pub(super) fn schedule(&mut self, key: LeaseKey, at: Moment) {
-        let Some(lease) = self.leases.get(&key).filter(|lease| !lease.in_flight) else { return };
-        let at = match (key, lease.due) {
-            (LeaseKey::Shared(_), Some(other)) => at.min(other),
-            _ => at,
-        };
+        let Some(lease) = self.leases.get_mut(&key) else { return };
+        let earliest = |other: Option<Moment>| other.map_or(at, |other| at.min(other));
+        let is_shared = matches!(key, LeaseKey::Shared(_));
+        if lease.in_flight {
+            // The answer plans anew, but only for the claims that were named.
+            lease.wanted = is_shared.then(|| earliest(lease.wanted));
+            return;
+        }
+        let at = if is_shared { earliest(lease.due) } else { at };
         self.unschedule(key);
         if let Some(lease) = self.leases.get_mut(&key) {
             lease.due = Some(at);
@@ -191,9 +195,9 @@ impl Tables {
             }
         };
         for key in &batch.leases {
-            let Some(lease) = self.leases.get(key) else { continue };
-            let looks = if lease.askers.is_empty() { lease.look } else { Some(now) };
-            if let Some(at) = looks {
+            let Some(lease) = self.leases.get_mut(key) else { continue };
+            let asks = (!lease.askers.is_empty()).then_some(now);
+            for at in [asks, lease.look, lease.wanted.take()].into_iter().flatten() {
                 self.schedule(*key, at);
             }
         }

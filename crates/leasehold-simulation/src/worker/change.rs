@@ -83,9 +83,11 @@ impl Worker {
             None => return self.cancelled(spot, attempts[0]),
             Some(Err(error)) => {
                 // A session does not outlive its client, so nothing on it can be handed over.
-                let is_refused = error.kind() == ErrorKind::Unsupported;
                 let on_session = self.world.scene.leases == Leases::Sessions;
-                return if is_refused && on_session { () } else { self.judge("hand over", &error) };
+                if !(on_session && error.kind() == ErrorKind::Unsupported) {
+                    self.judge("hand over", &error);
+                }
+                return;
             }
             Some(Ok(ticket)) => ticket.to_string(),
         };

@@ -117,3 +117,24 @@ async fn a_promotion_that_a_renewal_told_about_first_lasts() {
     tokio::time::sleep(PATIENCE_AND_MORE).await;
     assert!(guard.is_valid(), "given back as if nobody had picked it up");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_arrives_during_a_renewal_is_renewed_when_its_elders_have_gone() {
+    let (_, client, faults) = world().await;
+    let other = Client::builder().clock(client.keeper().clock.clone());
+    let other = other.connect(faults.inner().clone()).await.unwrap();
+    let held = other.mutex("k").with(Options::new().lease(LEASE * 100)).acquire().await.unwrap();
+    let elder = client.mutex("a").acquire().await.unwrap();
+    faults.once(Verb::Renew, Fault { before: Duration::from_millis(200), ..Fault::default() });
+    client.keeper().look(elder.key());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let lock = client.mutex("k");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    elder.release().await.unwrap();
+    // Without a renewal of its own the waiter would lose its place, and never hear of that.
+    tokio::time::sleep(LEASE * 2).await;
+    assert_eq!(other.inspect("k").await.unwrap().unwrap().waiters.len(), 1);
+    held.release().await.unwrap();
+    assert!(waiter.await.unwrap().is_valid());
+}
