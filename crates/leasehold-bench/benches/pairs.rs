@@ -46,7 +46,7 @@ fn wish() -> Option<Wish> {
 
 async fn memory(report: &mut Report) -> Outcome<()> {
     for load in APART.into_iter().chain([TOGETHER]) {
-        let ours = Ours(Client::new(Memory::new()).await?);
+        let ours = ("leasehold", Ours(Client::new(Memory::new()).await?));
         let peer = ("tokio::sync::Mutex by name", TokioMutexes::default());
         report.results.push(contest("memory", load, report.effort, ours, peer).await?);
     }
@@ -68,10 +68,10 @@ async fn sqlite(report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-async fn ours_on_sqlite(folder: &tempfile::TempDir, load: Load) -> Outcome<Ours> {
+async fn ours_on_sqlite(folder: &tempfile::TempDir, load: Load) -> Outcome<(&'static str, Ours)> {
     let path = folder.path().join(format!("ours-{}.db", load.tasks()));
     let store = Sqlite::from_url(&format!("sqlite://{}", path.display()))?;
-    Ok(Ours(Client::new(store).await?))
+    Ok(("leasehold", Ours(Client::new(store).await?)))
 }
 
 async fn run(wish: &Wish) -> Outcome<String> {

@@ -37,6 +37,8 @@ pub struct Figures {
     pub p50_ns: u64,
     /// The 99th percentile of the latency of all rounds, in nanoseconds.
     pub p99_ns: u64,
+    /// The longest latency that was seen, in nanoseconds.
+    pub longest_ns: u64,
     /// Every round, in the order in which they ran, in pairs per second.
     pub rounds: Vec<f64>,
 }
@@ -66,7 +68,7 @@ pub async fn contest(
     store: &'static str,
     load: Load,
     effort: Effort,
-    ours: impl Subject,
+    (our_name, ours): (&'static str, impl Subject),
     (peer_name, peer): (&'static str, impl Subject),
 ) -> Outcome<Result> {
     // Connections, statements and pages are warm before anything counts.
@@ -84,12 +86,13 @@ pub async fn contest(
             our_rounds.push(round(&ours, load, effort.round).await?);
         }
     }
-    let (ours, peer) = (figures("leasehold", &our_rounds)?, figures(peer_name, &peer_rounds)?);
+    let (ours, peer) = (figures(our_name, &our_rounds)?, figures(peer_name, &peer_rounds)?);
     let (ratio, ratio_of_best) = (ours.median / peer.median, ours.best / peer.best);
     let load = match load {
         Load::Apart(1) => "1 task".to_owned(),
         Load::Apart(tasks) => format!("{tasks} tasks"),
         Load::Together(tasks) => format!("{tasks} on one key"),
+        Load::Working(tasks) => format!("{tasks} on one key, 1 ms"),
     };
     Ok(Result { store, load, ours, peer, ratio, ratio_of_best })
 }
@@ -108,6 +111,7 @@ fn figures(subject: &'static str, samples: &[Sample]) -> Outcome<Figures> {
         median: sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN),
         p50_ns: latency.value_at_quantile(0.5),
         p99_ns: latency.value_at_quantile(0.99),
+        longest_ns: latency.max(),
         rounds,
     })
 }

@@ -62,7 +62,7 @@ impl Report {
             self.effort.rounds,
             self.effort.round
         );
-        let head = ["", "", "pairs/s", "best", "p50", "p99", "ours / peer"];
+        let head = ["", "", "pairs/s", "best", "p50", "p99", "longest", "ours / peer"];
         row(&mut text, head.map(str::to_owned));
         for result in &self.results {
             let name = format!("{}, {}", result.store, result.load);
@@ -77,12 +77,12 @@ impl Report {
 fn line(text: &mut String, name: String, figures: &Figures, ratio: String) {
     let rate = |pairs: f64| format!("{pairs:.0}");
     let (median, best) = (rate(figures.median), rate(figures.best));
-    let (p50, p99) = (time(figures.p50_ns), time(figures.p99_ns));
-    row(text, [name, figures.subject.to_owned(), median, best, p50, p99, ratio]);
+    let [p50, p99, longest] = [figures.p50_ns, figures.p99_ns, figures.longest_ns].map(time);
+    row(text, [name, figures.subject.to_owned(), median, best, p50, p99, longest, ratio]);
 }
 
-fn row(text: &mut String, [name, subject, median, best, p50, p99, ratio]: [String; 7]) {
-    let line = format!("{name:<22}{subject:<34}{median:>10}{best:>10}{p50:>10}{p99:>10}  {ratio}");
+fn row(text: &mut String, [name, subject, median, best, p50, p99, longest, ratio]: [String; 8]) {
+    let line = format!("{name:<26}{subject:<36}{median:>9}{best:>9}{p50:>9}{p99:>9}{longest:>9}  {ratio}");
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
