@@ -123,7 +123,8 @@ fn packed(claim: &Claim, seen: u64) -> Result<Vec<u8>> {
         .bytes(value)
         .maybe(count)
         .maybe(claim.quorum.map(|terms| millis(terms.keep)))
-        .maybe(claim.quorum.map(|terms| millis(terms.min_age)));
+        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
+        .flag(claim.quorum.is_some_and(|terms| terms.again));
     Ok(pack.done())
 }
 

@@ -1,7 +1,7 @@
 //! The Redis store before the suite that judges every store.
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
@@ -63,7 +63,7 @@ impl Single {
     }
 
     fn read(&self, key: &Key) -> redis::RedisResult<RawState> {
-        let url = self.server.lock().unwrap().url();
+        let url = self.server.lock().unwrap_or_else(PoisonError::into_inner).url();
         let mut connection = redis::Client::open(url)?.get_connection()?;
         // Every refusal is counted: a trial has its server for itself.
         let marks: Vec<Vec<u8>> = redis::cmd("KEYS").arg("leasehold.refused:*").query(&mut connection)?;
@@ -112,7 +112,7 @@ impl Fixture for Single {
 
     fn restart_server(&self) -> Hook<'_> {
         Hook::Does(Box::pin(async {
-            self.server.lock().unwrap().restart();
+            self.server.lock().unwrap_or_else(PoisonError::into_inner).restart();
             Ok(())
         }))
     }

@@ -142,7 +142,7 @@ local function apply(row)
 end
 
 local function amend()
-  local mark = heir and redis.call('GET', KEYS[3])
+  local mark = heir and call('GET', KEYS[3])
   if mark and tonumber(mark) > now then
     -- Its adopter gave up before this arrived: nobody would look after it.
     return { 'gone' }

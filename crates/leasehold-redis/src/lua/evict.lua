@@ -17,6 +17,10 @@ if not row or frees_at(row) <= now then
 end
 bury(row)
 number(token)
+if head.last > 0 then
+  -- A quorum that has not heard of it on a majority must not claim it again here.
+  head.last = head.last + 1
+end
 local ended = { [row.inbox] = true }
 if row.count then
   -- Who waits behind a latch waits for it to open, which it never will.

@@ -1,37 +1,40 @@
 -- The fence: one record that all locks of a server share (in a cluster, those of a slot). KEYS[1] is its name:
---   <replication id> <since when nothing was forgotten, ms> <the last number given out>
+--   <the last number given out, 16 digits> <since when nothing was forgotten, ms> <replication id, 40 digits>
 -- Numbers are hybrid: they rise as long as the clock does, whatever was forgotten. Where numbers may have been
 -- forgotten (another replication id: failover, restart; no record: FLUSHALL) and the clock may be behind that of
 -- the server that gave them out, they leap ahead once.
 local LEAP = 60000000
-local replid, born, last
+local last, rest
 
 local function write_fence()
-  redis.call('SET', KEYS[1], string.format('%s %d %d', replid, born, last))
+  call('SET', KEYS[1], string.format('%016d', last) .. rest)
 end
 
-local function open_fence(text)
-  local known
+local function open_fence()
+  local text = call('GET', KEYS[1])
   if text then
-    known, born, last = string.match(text, '^(%x+) (%d+) (%d+)$')
-    born, last = tonumber(born), tonumber(last)
+    last, rest = tonumber(string.sub(text, 1, 16)), string.sub(text, 17)
   end
-  replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-  if known ~= replid then
-    born, last = now, math.max(last or 0, micros) + LEAP
+  local id = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+  if not text or id ~= string.sub(text, -40) then
+    last, rest = math.max(last or 0, micros) + LEAP, string.format(' %d ', now) .. id
     write_fence()
   end
 end
 
-local function next_number(above)
-  return math.max(last + 1, above + 1, micros)
-end
-
 local function number(above)
   if not last then
-    open_fence(redis.call('GET', KEYS[1]))
+    open_fence()
   end
-  last = next_number(above)
+  last = math.max(last + 1, above + 1, micros)
   write_fence()
   return last
+end
+
+-- Since when nothing was forgotten.
+local function born()
+  if not last then
+    open_fence()
+  end
+  return tonumber(string.match(rest, '^ (%d+)'))
 end

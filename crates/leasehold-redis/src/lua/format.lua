@@ -13,7 +13,7 @@ local GRACE = 10000
 local function read_claim(text)
   local c = {}
   c.id, c.limit, c.most, c.least, c.leave, c.barging, c.lease, c.patience, c.lock_delay, c.token_above, c.inbox,
-    c.label, c.value, c.count, c.keep, c.min_age = cmsgpack.unpack(text)
+    c.label, c.value, c.count, c.keep, c.min_age, c.again = cmsgpack.unpack(text)
   return c
 end
 
@@ -60,7 +60,7 @@ end
 local function write_lock(key, text, head, row, ...)
   local ends = math.max(head.last_until, row and lasts_until(row) or 0)
   if head.effective ~= head.limit or ends >= NEVER then
-    return redis.call('SET', key, text, ...)
+    return call('SET', key, text, ...)
   end
-  return redis.call('SET', key, text, 'PXAT', ends, ...)
+  return call('SET', key, text, 'PXAT', ends, ...)
 end

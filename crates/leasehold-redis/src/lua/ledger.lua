@@ -7,54 +7,57 @@ local EXCESS = 60000
 local key, wide, head, only, text
 
 local function fetch(from, to, ...)
-  return redis.call('ZRANGEBYLEX', key, from, to, ...)
+  return call('ZRANGEBYLEX', key, from, to, ...)
 end
 
 local function turn(row)
   return string.format('q%d%016d', row.held > 0 and 0 or 1, row.seat)
 end
 
--- The members that stand for a claim in the sorted set.
-local function members(row)
-  return {
-    row = 'r' .. row.id .. write_row(row),
-    turn = waits(row) and turn(row) .. row.id or nil,
-    ends = row.held > 0 and string.format('e%016d', frees_at(row)) .. row.id or nil,
-  }
+-- The members that say where a claim stands, as far as it has a place there.
+local function turn_of(row)
+  return waits(row) and turn(row) .. row.id or nil
+end
+
+local function end_of(row)
+  return row.held > 0 and string.format('e%016d', frees_at(row)) .. row.id or nil
 end
 
 local function parse(member)
   local row = row_of(string.sub(member, 2, 17), cmsgpack.unpack(string.sub(member, 18)))
-  row.stored = members(row)
+  row.was, row.was_turn, row.was_end = member, turn_of(row), end_of(row)
   return row
 end
 
 -- Opens the lock. False: something that is not ours has its name.
 local function open(name)
   key, wide, head, only, text = name, false, nil, nil, nil
-  local kind = redis.call('TYPE', key).ok
-  if kind == 'string' then
-    text = redis.call('GET', key)
-    local all = { pcall(cmsgpack.unpack, text) }
-    if all[1] ~= true or all[2] ~= VERSION then
+  local found = redis.pcall('GET', key)
+  if not found then
+    return true
+  elseif type(found) == 'string' then
+    if string.byte(found) ~= VERSION then
       return false
     end
-    head = head_of(all[3], all[4], all[5], all[6], all[7])
-    if all[8] then
-      only = row_of(unpack(all, 8, 24))
+    text = found
+    local all = { cmsgpack.unpack(text) }
+    head = head_of(all[2], all[3], all[4], all[5], all[6])
+    if all[7] then
+      only = row_of(unpack(all, 7, 23))
       head.claims, head.held, head.waiting = 1, only.held, waits(only) and 1 or 0
     end
-  elseif kind == 'zset' then
-    wide = true
-    text = fetch('[h', '(i', 'LIMIT', 0, 1)[1]
-    local all = text and { pcall(cmsgpack.unpack, string.sub(text, 2)) } or {}
-    if all[1] ~= true or all[2] ~= VERSION then
-      return false
-    end
-    head = head_of(all[3], all[4], all[5], all[6], all[7])
-    head.held, head.claims, head.waiting, head.lasts, head.patience, head.ttl = unpack(all, 8, 13)
+    return true
   end
-  return kind == 'none' or wide or text ~= nil
+  -- No string.
+  found = redis.pcall('ZRANGEBYLEX', key, '[h', '(i', 'LIMIT', 0, 1)
+  if found.err or not found[1] or string.byte(found[1], 2) ~= VERSION then
+    return false
+  end
+  wide, text = true, found[1]
+  local all = { cmsgpack.unpack(string.sub(text, 2)) }
+  head = head_of(all[2], all[3], all[4], all[5], all[6])
+  head.held, head.claims, head.waiting, head.lasts, head.patience, head.ttl = unpack(all, 7, 12)
+  return true
 end
 
 local function head_text()
@@ -90,23 +93,33 @@ local function holder(token)
 end
 
 local function insert(row)
-  local was, is, gone, new = row.stored or {}, members(row), {}, {}
-  for _, part in ipairs({ 'row', 'turn', 'ends' }) do
-    if was[part] ~= is[part] then
-      gone[#gone + 1] = was[part]
-      if is[part] then
-        new[#new + 1] = 0
-        new[#new + 1] = is[part]
-      end
+  local is, is_turn, is_end = 'r' .. row.id .. write_row(row), turn_of(row), end_of(row)
+  local gone, new = { key }, { key }
+  if row.was ~= is then
+    gone[2] = row.was
+    new[2], new[3] = 0, is
+  end
+  if row.was_turn ~= is_turn then
+    gone[#gone + 1] = row.was_turn
+    if is_turn then
+      new[#new + 1] = 0
+      new[#new + 1] = is_turn
     end
   end
-  if #gone > 0 then
-    redis.call('ZREM', key, unpack(gone))
+  if row.was_end ~= is_end then
+    gone[#gone + 1] = row.was_end
+    if is_end then
+      new[#new + 1] = 0
+      new[#new + 1] = is_end
+    end
   end
-  if #new > 0 then
-    redis.call('ZADD', key, unpack(new))
+  if gone[2] then
+    call('ZREM', unpack(gone))
   end
-  row.stored = is
+  if new[2] then
+    call('ZADD', unpack(new))
+  end
+  row.was, row.was_turn, row.was_end = is, is_turn, is_end
   head.patience = math.max(head.patience, row.patience)
   local at = lasts_until(row)
   if at > head.lasts then
@@ -122,9 +135,9 @@ local function put(row)
   if not wide then
     -- A second claim: from a string to a sorted set. It is never empty, or it would lose its end.
     wide, head.ttl = true, false
-    redis.call('DEL', key)
+    call('DEL', key)
     text = head_text()
-    redis.call('ZADD', key, 0, text)
+    call('ZADD', key, 0, text)
     insert(only)
     only = nil
   end
@@ -136,10 +149,8 @@ local function remove(row)
     only = nil
     return
   end
-  for _, member in pairs(row.stored) do
-    redis.call('ZREM', key, member)
-  end
-  row.stored = nil
+  call('ZREM', key, row.was, row.was_turn or row.was_end, row.was_end or row.was_turn)
+  row.was, row.was_turn, row.was_end = nil, nil, nil
   if head.lasts > now + EXCESS then
     head.recount = true
   end
@@ -154,7 +165,7 @@ local function front()
 end
 
 local function ahead(row, at_most)
-  return wide and math.min(redis.call('ZLEXCOUNT', key, '[q', '(' .. turn(row)), at_most) or 0
+  return wide and math.min(call('ZLEXCOUNT', key, '[q', '(' .. turn(row)), at_most) or 0
 end
 
 local function ended(at_most)
@@ -178,7 +189,7 @@ end
 
 -- The last end of all that is in the sorted set. Where claims wait, as late as any of them could last.
 local function recount()
-  local final = redis.call('ZREVRANGEBYLEX', key, '(f', '[e', 'LIMIT', 0, 1)[1]
+  local final = call('ZREVRANGEBYLEX', key, '(f', '[e', 'LIMIT', 0, 1)[1]
   local at = final and tonumber(string.sub(final, 2, 17)) or 0
   if head.waiting > 0 then
     at = math.max(at, now + head.patience + GRACE)
@@ -195,13 +206,13 @@ local function write_wide()
   head.ttl = ttl
   local now_text = head_text()
   if now_text ~= text then
-    redis.call('ZREM', key, text)
-    redis.call('ZADD', key, 0, now_text)
+    call('ZREM', key, text)
+    call('ZADD', key, 0, now_text)
   end
   if moved and ttl >= NEVER then
-    redis.call('PERSIST', key)
+    call('PERSIST', key)
   elseif moved then
-    redis.call('PEXPIREAT', key, ttl)
+    call('PEXPIREAT', key, ttl)
   end
 end
 
@@ -212,7 +223,7 @@ local function write()
   end
   if wide then
     only, text = rows()[1], nil
-    redis.call('DEL', key)
+    call('DEL', key)
   end
   if head.claims > 0 or head.effective ~= head.limit or now < head.last_until then
     local is = lock_text(head, only)
@@ -220,6 +231,6 @@ local function write()
       write_lock(key, is, head, only)
     end
   elseif text then
-    redis.call('DEL', key)
+    call('DEL', key)
   end
 end

@@ -6,7 +6,17 @@
 local id, refuse_for = ARGV[1], tonumber(ARGV[2])
 if KEYS[3] then
   -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
-  redis.call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
+  call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
+end
+local text = redis.pcall('GET', KEYS[2])
+if type(text) == 'string' and string.byte(text) == 1 then
+  local _, limit, effective, _, _, last_until, owner, _, _, held, _, _, _, _, _, expires = cmsgpack.unpack(text)
+  if owner == id and effective == limit and last_until <= now and held > 0
+      and (not expires or expires > now) then
+    -- The only claim, and nothing else to remember: most releases end here.
+    call('DEL', KEYS[2])
+    return { 'held' }
+  end
 end
 --@ format
 --@ fence

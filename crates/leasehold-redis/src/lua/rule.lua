@@ -106,7 +106,7 @@ local function keep_from(seat)
 end
 
 local function tell(inbox, what)
-  redis.call('PUBLISH', 'leasehold.inbox:' .. inbox, inbox .. ' ' .. what .. ' ' .. key)
+  call('PUBLISH', 'leasehold.inbox:' .. inbox, inbox .. ' ' .. what .. ' ' .. key)
 end
 
 -- Writes everything back and tells whom it concerns.
@@ -189,7 +189,7 @@ end
 
 -- Keeps what a quorum agreed on for longer than the claim can live.
 local function remember(asked, row)
-  if asked.keep then
+  if asked.keep and head.last > 0 then
     head.last_until = math.max(head.last_until, math.min(frees_at(row) + asked.keep, NEVER))
   end
 end

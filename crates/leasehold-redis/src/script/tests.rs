@@ -1,11 +1,14 @@
 //! The scripts against the rule: on the golden vectors, and on random sequences of operations.
 
+mod differential;
 mod server;
 
-use leasehold_core::Fence;
-use leasehold_core::rule::golden::{Case, Op, Said, Seen, State, load};
+use std::time::Duration;
 
-use self::server::{EPOCH, Server, renewed, shown};
+use leasehold_core::rule::golden::{Case, Op, Promoted, Said, Seen, State, load};
+use leasehold_core::{Change, Claim, Fence, Key, Result, Units};
+
+use self::server::{After, EPOCH, Server};
 use crate::ask::Fences;
 use crate::reply;
 
@@ -24,40 +27,66 @@ fn perform(server: &mut Server, case: &Case) -> Seen {
         fence.refuse(id.0, now.saturating_add_signed(*until));
     }
     server.load(&case.state.book(now), &fence, case.age.map_or(0, |age| now - age), now);
-    let answer = operate(server, &case.op, now);
-    let (promoted, ended) = shown(&server.heard());
-    let (book, fence) = server.look(now);
-    let after = Some(State::of(&book, &fence, now));
-    Seen { answer, promoted: Some(promoted), ended: Some(ended), after, fence: Some(fence.last()) }
+    let (answer, after) = Asked::of(&case.op, &server.key).ask(server, now);
+    Seen {
+        answer,
+        promoted: Some(after.promoted.iter().map(Promoted::from).collect()),
+        ended: Some(after.ended.iter().map(|inbox| inbox.0).collect()),
+        after: Some(State::of(&after.book, &after.fence, now)),
+        fence: Some(after.fence.last()),
+    }
 }
 
-fn operate(server: &mut Server, op: &Op, now: u64) -> Said {
-    let key = server.key.clone();
-    match op {
-        Op::Claim(asked) => {
-            let call = Fences::One.claim(&asked.claim(&key), 0);
-            Said::answer(&call.and_then(|call| reply::answer(server.call(&call, now), &key)))
-        }
-        Op::Renew(asked) => Said::answer(&renewed(server, &asked.claim(&key), now)),
-        Op::Amend { claim, change } => {
-            let call = Fences::One.amend(&claim.claim(&key), &change.change(&key), 0);
-            Said::answer(&call.and_then(|call| reply::answer(server.call(&call, now), &key)))
-        }
-        Op::Release { id, refuse_for } => {
-            let mut claim =
-                leasehold_core::Claim::new(key.clone(), 1, leasehold_core::Units::Exactly(1)).unwrap();
-            claim.id = id.0;
-            let refuse_for = refuse_for.map(std::time::Duration::from_millis);
-            let call = Fences::One.release(&claim, refuse_for);
-            Said::released(&reply::released(server.call(&call, now), &key))
-        }
-        Op::Evict { token } => {
-            let call = Fences::One.evict(&key, *token);
-            Said::evicted(&reply::evicted(server.call(&call, now), &key))
-        }
-        Op::Inspect => {
-            let call = Fences::One.inspect(&key);
-            Said::shows(&reply::snapshot(server.call(&call, now), &key))
+/// What a store can be asked about one key.
+#[derive(Debug)]
+enum Asked {
+    Claim(Claim),
+    Renew(Claim),
+    Amend(Claim, Change),
+    Release(Claim, Option<Duration>),
+    Evict(u64),
+    Inspect,
+}
+
+impl Asked {
+    fn of(op: &Op, key: &Key) -> Self {
+        match op {
+            Op::Claim(asked) => Self::Claim(asked.claim(key)),
+            Op::Renew(asked) => Self::Renew(asked.claim(key)),
+            Op::Amend { claim, change } => Self::Amend(claim.claim(key), change.change(key)),
+            Op::Release { id, refuse_for } => {
+                let mut claim = Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
+                claim.id = id.0;
+                Self::Release(claim, refuse_for.map(Duration::from_millis))
+            }
+            Op::Evict { token } => Self::Evict(*token),
+            Op::Inspect => Self::Inspect,
         }
     }
+
+    /// Asks the server, at this time.
+    fn ask(&self, server: &mut Server, now: u64) -> (Said, After) {
+        let key = server.key.clone();
+        let call = match self {
+            Self::Claim(claim) => Fences::One.claim(claim, 0).unwrap(),
+            Self::Renew(claim) => Fences::One.renew(std::iter::once(claim)).unwrap(),
+            Self::Amend(claim, change) => Fences::One.amend(claim, change, 0).unwrap(),
+            Self::Release(claim, refuse_for) => Fences::One.release(claim, *refuse_for),
+            Self::Evict(token) => Fences::One.evict(&key, *token),
+            Self::Inspect => Fences::One.inspect(&key),
+        };
+        let (reply, after) = server.call(&call, now);
+        let said = match self {
+            Self::Claim(_) | Self::Amend(..) => Said::answer(&reply::answer(reply, &key)),
+            Self::Renew(_) => Said::answer(&only(reply::answers(reply, &[&key]))),
+            Self::Release(..) => Said::released(&reply::released(reply, &key)),
+            Self::Evict(_) => Said::evicted(&reply::evicted(reply, &key)),
+            Self::Inspect => Said::shows(&reply::snapshot(reply, &key)),
+        };
+        (said, after)
+    }
+}
+
+fn only<T>(answers: Result<Vec<T>>) -> Result<T> {
+    answers.map(|mut answers| answers.remove(0))
 }

@@ -6,8 +6,9 @@
 --@ format
 --@ fence
 --@ ledger
-open_fence(false)
-last, born = cmsgpack.unpack(ARGV[1])
+open_fence()
+local number, since = cmsgpack.unpack(ARGV[1])
+last, rest = number, string.format(' %d ', since) .. string.sub(rest, -40)
 write_fence()
 if ARGV[2] then
   open(KEYS[2])

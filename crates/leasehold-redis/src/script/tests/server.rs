@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use leasehold_core::rule::golden::Promoted;
-use leasehold_core::{Book, Claim, ClaimId, Fence, Inbox, Key, Promotion, Result};
+use leasehold_core::{Book, ClaimId, Fence, Inbox, Key, Promotion};
 use redis::{Connection, Value};
 
 use super::super::{CLOCK, Call, Script};
@@ -12,12 +11,29 @@ use crate::pack::Pack;
 use crate::{names, reply};
 
 /// In place of `clock.lua`. Far in the future, so that the server itself forgets nothing.
-const HAND: &str = "local now = tonumber(redis.call('GET', 'clock'))\nlocal micros = now * 1000\n";
+const HAND: &str =
+    "local call = redis.call\nlocal now = tonumber(call('GET', 'clock'))\nlocal micros = now * 1000\n";
 
 static LOAD: Script = Script::new("load", include_str!("load.lua"));
 
 /// A year after any day on which this may run.
 pub(super) const EPOCH: u64 = 2_500_000_000_000;
+
+/// All ids that are refused, and until when.
+const MARKS: &str = r"
+local all = {}
+for i, key in ipairs(redis.call('KEYS', 'leasehold.refused:*')) do
+  all[i] = { key, redis.call('GET', key) }
+end
+return all";
+
+/// What a call left behind, and whom it told.
+pub(super) struct After {
+    pub(super) book: Book,
+    pub(super) fence: Fence,
+    pub(super) promoted: Vec<Promotion>,
+    pub(super) ended: Vec<Inbox>,
+}
 
 pub(super) struct Server {
     pub(super) key: Key,
@@ -44,13 +60,28 @@ impl Server {
         }
     }
 
-    pub(super) fn run<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
-        redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection).unwrap()
+    /// Runs a script as if it were this time, and looks at what came of it.
+    pub(super) fn call(&mut self, call: &Call, now: u64) -> (Value, After) {
+        let (command, inspect) = (self.command(call), self.command(&Fences::One.inspect(&self.key)));
+        let mut pipe = redis::pipe();
+        pipe.set("clock", now).ignore().add_command(command).add_command(inspect);
+        pipe.cmd("EVAL").arg(MARKS).arg(0).get("leasehold.fence");
+        pipe.publish("leasehold.inbox:end", "").ignore();
+        let all: (Value, Value, Vec<(String, u64)>, String) =
+            pipe.query(&mut self.connection).unwrap_or_else(|e| panic!("{}: {e}", call.script.name));
+        let (reply, stored, marks, fence) = all;
+        let book = reply::book(stored, &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
+        let mut fence = Fence::above(fence[..16].parse().unwrap());
+        for (mark, until) in marks {
+            let id = u128::from_str_radix(&mark["leasehold.refused:".len()..][..32], 16).unwrap();
+            fence.refuse(ClaimId::from_bytes(id.to_be_bytes()), until);
+        }
+        fence.prune(now);
+        let (promoted, ended) = self.heard();
+        (reply, After { book, fence, promoted, ended })
     }
 
-    /// Runs a script as if it were this time.
-    pub(super) fn call(&mut self, call: &Call, now: u64) -> Value {
-        self.run::<()>(&["SET", "clock", &now.to_string()]);
+    fn command(&mut self, call: &Call) -> redis::Cmd {
         let Self { connection, scripts, .. } = self;
         let sha1 = scripts.entry(call.script.name).or_insert_with(|| {
             let source = call.script.source().replace(CLOCK, HAND);
@@ -59,12 +90,12 @@ impl Server {
         });
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*sha1).arg(call.keys.len()).arg(&call.keys).arg(&call.args);
-        command.query(connection).unwrap_or_else(|e| panic!("{}: {e}", call.script.name))
+        command
     }
 
     /// Empties the server and puts this in.
     pub(super) fn load(&mut self, book: &Book, fence: &Fence, born: u64, now: u64) {
-        self.run::<()>(&["FLUSHALL"]);
+        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
         for (id, until) in fence.refused() {
             let mark = names::refused(&self.key, &id);
             redis::cmd("SET").arg(mark).arg(until).exec(&mut self.connection).unwrap();
@@ -88,24 +119,8 @@ impl Server {
         self.call(&call, now);
     }
 
-    /// What is stored.
-    pub(super) fn look(&mut self, now: u64) -> (Book, Fence) {
-        let inspect = Fences::One.inspect(&self.key);
-        let reply = self.call(&inspect, now);
-        let book = reply::book(reply, &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
-        let fence: String = self.run(&["GET", "leasehold.fence"]);
-        let mut fence = Fence::above(fence.rsplit(' ').next().unwrap().parse().unwrap());
-        for mark in self.run::<Vec<String>>(&["KEYS", "leasehold.refused:*"]) {
-            let until = self.run::<String>(&["GET", &mark]).parse().unwrap();
-            let id = u128::from_str_radix(&mark["leasehold.refused:".len()..][..32], 16).unwrap();
-            fence.refuse(ClaimId::from_bytes(id.to_be_bytes()), until);
-        }
-        (book, fence)
-    }
-
-    /// What was published since the last time: who was promoted, and who was told to look.
-    pub(super) fn heard(&mut self) -> (Vec<Promotion>, Vec<Inbox>) {
-        self.run::<()>(&["PUBLISH", "leasehold.inbox:end", ""]);
+    /// What was published until the end of the call: who was promoted, and who was told to look.
+    fn heard(&mut self) -> (Vec<Promotion>, Vec<Inbox>) {
         let (mut promoted, mut ended) = (Vec::new(), Vec::new());
         loop {
             let said: Vec<Vec<u8>> = redis::from_redis_value(self.ears.recv_response().unwrap()).unwrap();
@@ -123,14 +138,4 @@ impl Server {
             }
         }
     }
-}
-
-pub(super) fn shown((promoted, ended): &(Vec<Promotion>, Vec<Inbox>)) -> (Vec<Promoted>, Vec<u64>) {
-    (promoted.iter().map(Promoted::from).collect(), ended.iter().map(|inbox| inbox.0).collect())
-}
-
-pub(super) fn renewed(server: &mut Server, claim: &Claim, now: u64) -> Result<leasehold_core::Answer> {
-    let call = Fences::One.renew(std::iter::once(claim)).unwrap();
-    let reply = server.call(&call, now);
-    reply::answers(reply, &[&claim.key]).map(|mut answers| answers.remove(0))
 }
