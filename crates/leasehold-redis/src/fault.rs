@@ -168,29 +168,50 @@ fn is_certificate(error: &RedisError) -> bool {
     cause.is_some_and(|cause| cause.is::<rustls::Error>())
 }
 
-/// Why a request has no answer, although it may have been carried out.
+/// Why a request has no answer.
 #[derive(Debug)]
 pub(crate) enum Silence {
+    /// It was never sent.
+    Unsent,
     /// Not within the time of the call.
     Late,
     /// The connection ended, or what came was no reply.
     Broken(RedisError),
     /// It ran, but too few replicas have it.
     NotAcknowledged { by: i64, wanted: u32 },
+    /// It ran, but the server refused to say how many replicas have it.
+    Unconfirmed(ServerError),
 }
 
 impl Silence {
-    pub(crate) fn into_error(self) -> Error {
-        let unknown = |message: String| Error::new(ErrorKind::Indeterminate, message).at("redis");
+    /// The same for another request of the same pipeline.
+    pub(crate) fn copy(&self) -> Self {
         match self {
-            Self::Late => unknown("no answer in time: it may have happened".to_owned()),
+            Self::Unsent => Self::Unsent,
+            Self::Late => Self::Late,
+            Self::Broken(cause) => Self::Broken(cause.clone()),
+            Self::NotAcknowledged { by, wanted } => Self::NotAcknowledged { by: *by, wanted: *wanted },
+            Self::Unconfirmed(cause) => Self::Unconfirmed(cause.clone()),
+        }
+    }
+
+    pub(crate) fn into_error(self) -> Error {
+        let unknown = |message: &str| Error::new(ErrorKind::Indeterminate, message).at("redis");
+        match self {
+            Self::Unsent => Unreachable::new("the connection ended: nothing was sent").to_error(),
+            Self::Late => unknown("no answer in time: it may have happened"),
             Self::Broken(cause) => {
-                unknown("the connection broke before the answer: it may have happened".to_owned())
-                    .because(cause)
+                unknown("the connection broke before the answer: it may have happened").because(cause)
             }
-            Self::NotAcknowledged { by, wanted } => unknown(format!(
+            Self::NotAcknowledged { by, wanted } => unknown(&format!(
                 "only {by} of {wanted} replicas have it: start the replicas, or lower min_replicas"
             )),
+            Self::Unconfirmed(cause) if cause.code() == "NOPERM" => {
+                told(ErrorKind::Denied, "this user lacks a right: min_replicas needs +wait", &cause)
+            }
+            Self::Unconfirmed(cause) => {
+                unknown("the server did not say which replicas have it").because(RedisError::from(cause))
+            }
         }
     }
 }

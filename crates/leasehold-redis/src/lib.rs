@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![allow(dead_code, reason = "acknowledged writes come next")]
 
 mod ask;
 mod fault;

@@ -14,7 +14,9 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod vote;
+mod way;
 mod wire;
+mod writer;
 
 use std::sync::Arc;
 
@@ -26,11 +28,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub(crate) use map::Map;
 pub(crate) use node::pause;
 use start::Started;
+use way::Way;
 pub(crate) use wire::Wire;
 
 use crate::fault::{Refusal, Silence, Unreachable};
 use crate::inbox::{Hear, Inboxes};
-use crate::script::Call;
+use crate::script::{Ack, Call};
 use crate::url::{Target, Topology};
 
 impl Call {
@@ -95,14 +98,16 @@ impl Link {
     pub(crate) async fn call(&self, call: Call) -> Result<Value> {
         let until = self.deadline();
         let started = self.started().await?;
+        let ack = if self.min_replicas() > 0 { call.ack } else { Ack::Free };
         let mut again = Again::until(until);
         let mut asked = None;
         loop {
-            let (wire, asking) = match asked.take() {
-                Some(address) => (started.at(&address).connected(until).await?, true),
-                None => (started.route(call.slot, until).await?, false),
+            let (way, asking) = match asked.take() {
+                Some(address) => (Way::to(&started.at(&address), ack, until).await?, true),
+                None => (started.route(call.slot, ack, until).await?, false),
             };
-            let answer = match run(&wire, &call, asking, until).await {
+            let wire = way.wire();
+            let answer = match run(&way, &call, asking, until).await {
                 Ok(Value::ServerError(error)) => error,
                 Ok(value) => return Ok(value),
                 Err(silence) => {
@@ -124,7 +129,7 @@ impl Link {
                     Unreachable::new("the key's slot is being moved: try again in a moment").to_error()
                 }
                 Refusal::NotNow(error) => {
-                    started.outdated(&wire);
+                    started.outdated(wire);
                     error
                 }
                 Refusal::NoScript => Unreachable::new("the server keeps forgetting its scripts").to_error(),
@@ -174,24 +179,14 @@ impl Link {
 }
 
 /// Runs the script, by its hash or, where the server does not know that, by its source.
-async fn run(wire: &Wire, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
-    match send(wire, call.by_hash(), asking, until).await? {
+async fn run(way: &Way, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
+    match way.send(call.by_hash(), asking, until).await? {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {
             tracing::debug!(script = call.script.name, "loading");
-            send(wire, call.by_source(), asking, until).await
+            way.send(call.by_source(), asking, until).await
         }
         value => Ok(value),
     }
-}
-
-async fn send(wire: &Wire, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
-    if !asking {
-        return wire.send(&command, until).await;
-    }
-    let mut both = redis::pipe();
-    both.cmd("ASKING").add_command(command);
-    let mut values = wire.send_all(&both, until).await?;
-    Ok(values.pop().unwrap_or(Value::Nil))
 }
 
 /// So many redirections are followed at once.

@@ -61,10 +61,6 @@ impl Map {
         }
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
-        self.owners.is_some()
-    }
-
     /// Who has the slot.
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
         let at = match &self.owners {

@@ -1,9 +1,10 @@
 //! One server, and a task that keeps a connection to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Result};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::dial::Dialer;
 use super::find::Finder;
 use super::wire::Wire;
+use super::writer::Writer;
 use crate::fault::Unreachable;
 
 /// A connection that lived this long was a good one: the next failure starts with a short pause again.
@@ -29,14 +31,28 @@ enum Line {
 pub(crate) struct Node {
     line: watch::Receiver<Line>,
     task: JoinHandle<()>,
+    finder: Finder,
+    dialer: Dialer,
+    /// Where connections live, whoever asks for one.
+    runtime: Handle,
+    writer: OnceLock<Arc<Writer>>,
 }
 
 impl Node {
     /// Starts connecting. Must be called on a runtime, which the connection lives on.
     pub(super) fn start(finder: Finder, dialer: Dialer) -> Arc<Self> {
         let (sender, line) = watch::channel(Line::Down(None));
-        let task = tokio::spawn(keep_connected(finder, dialer, sender));
-        Arc::new(Self { line, task })
+        let task = tokio::spawn(keep_connected(finder.clone(), dialer.clone(), sender));
+        let (runtime, writer) = (Handle::current(), OnceLock::new());
+        Arc::new(Self { line, task, finder, dialer, runtime, writer })
+    }
+
+    /// The way for calls that replicas must acknowledge.
+    pub(super) fn writer(&self) -> &Arc<Writer> {
+        self.writer.get_or_init(|| {
+            let _on = self.runtime.enter();
+            Arc::new(Writer::start(self.finder.clone(), self.dialer.clone()))
+        })
     }
 
     /// The connection, if there is one now.

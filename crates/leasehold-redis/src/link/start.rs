@@ -13,9 +13,11 @@ use super::dial::Dialer;
 use super::find::Finder;
 use super::map::Map;
 use super::node::Node;
+use super::way::Way;
 use super::wire::Wire;
 use crate::fault::Unreachable;
 use crate::inbox::{self, Inboxes};
+use crate::script::Ack;
 use crate::url::{Address, Target, Topology};
 
 /// How often somebody who waits for a server looks whether another one took its place.
@@ -68,18 +70,18 @@ impl Started {
         self.map.borrow().clone()
     }
 
-    /// A connection to the server that has the slot.
-    pub(super) async fn route(&self, slot: u16, until: Instant) -> Result<Wire> {
-        if let Some(wire) = self.map.borrow().owner(slot).and_then(|node| node.wire()) {
-            return Ok(wire);
+    /// The way to the server that has the slot.
+    pub(super) async fn route(&self, slot: u16, ack: Ack, until: Instant) -> Result<Way> {
+        if let Some(way) = self.map.borrow().owner(slot).and_then(|node| Way::now(node, ack)) {
+            return Ok(way);
         }
         loop {
             self.look_around();
             let node = self.map.borrow().owner(slot).cloned();
             let wait = if self.cluster.is_some() { until.min(Instant::now() + LOOK) } else { until };
             let error = match node {
-                Some(node) => match node.connected(wait).await {
-                    Ok(wire) => return Ok(wire),
+                Some(node) => match Way::to(&node, ack, wait).await {
+                    Ok(way) => return Ok(way),
                     Err(error) => error,
                 },
                 None => {

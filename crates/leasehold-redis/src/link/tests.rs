@@ -2,6 +2,7 @@
 
 mod cluster;
 mod local;
+mod replicas;
 mod sentinel;
 mod single;
 
