@@ -7,6 +7,8 @@ use leasehold_bench::subject::{Outcome, Subject};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script};
 
+/// The list of [`BlpopLoop`]: not the name of a lock, which others would find taken.
+const LIST: &str = "bench/token";
 const LEASE_MILLIS: u64 = 30_000;
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -85,8 +87,8 @@ impl BlpopLoop {
         for _ in 0..tasks {
             connections.push(connect(url).await?);
         }
-        let _: i64 = redis::cmd("DEL").arg("bench/all").query_async(&mut connections[0]).await?;
-        let _: i64 = redis::cmd("RPUSH").arg("bench/all").arg("x").query_async(&mut connections[0]).await?;
+        let _: i64 = redis::cmd("DEL").arg(LIST).query_async(&mut connections[0]).await?;
+        let _: i64 = redis::cmd("RPUSH").arg(LIST).arg("x").query_async(&mut connections[0]).await?;
         Ok(Self(Arc::new(Mutex::new(connections))))
     }
 
@@ -96,11 +98,11 @@ impl BlpopLoop {
 }
 
 impl Subject for BlpopLoop {
-    async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
+    async fn pair(&self, _name: &str, inside: impl Inside) -> Outcome<()> {
         let mut connection = self.free().pop().ok_or("more tasks than connections")?;
-        let _: (String, String) = redis::cmd("BLPOP").arg(name).arg(0).query_async(&mut connection).await?;
+        let _: (String, String) = redis::cmd("BLPOP").arg(LIST).arg(0).query_async(&mut connection).await?;
         inside.await;
-        let _: i64 = redis::cmd("RPUSH").arg(name).arg("x").query_async(&mut connection).await?;
+        let _: i64 = redis::cmd("RPUSH").arg(LIST).arg("x").query_async(&mut connection).await?;
         self.free().push(connection);
         Ok(())
     }
