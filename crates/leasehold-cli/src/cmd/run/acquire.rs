@@ -44,3 +44,33 @@ pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Gu
         Wait::Not => lock.try_acquire().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use clap::Parser;
+    use leasehold::Memory;
+    use leasehold::layers::{Fault, Faults, Request};
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    /// How long one call may take: much shorter than the outage.
+    const CALL: Duration = Duration::from_millis(20);
+    const OUTAGE: Duration = Duration::from_millis(400);
+
+    #[tokio::test]
+    async fn who_comes_again_waits_an_outage_out() {
+        let words = ["leasehold", "elect", "--again", "k", "--", "true"];
+        let Command::Elect(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+        let (settings, store) = (Run::elect(args), Faults::new(Memory::new()));
+        let client = Client::builder().call_timeout(CALL).connect(store.clone()).await.unwrap();
+        let start = Instant::now();
+        store.plan(move |_| match start.elapsed() < OUTAGE {
+            true => Fault { request: Request::Refused, ..Fault::default() },
+            false => Fault::default(),
+        });
+        assert!(acquire_again(&client, &settings).await.unwrap().is_some());
+    }
+}
