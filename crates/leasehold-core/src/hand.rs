@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 use crate::keeper::{Leaving, Lifeline};
+use crate::mutant::Mutant;
 
 /// The hold itself: given back when the last of its guards is gone.
 pub(crate) struct Hand {
@@ -55,7 +56,8 @@ impl Hand {
     pub(crate) fn join(self: &Arc<Self>, units: u64) -> Option<Share> {
         let mut guards = self.lock();
         // The units are looked at under the lock: a change of them closes the hold first.
-        let may_join = guards.count > 0 && !guards.is_closed && self.is_valid() && self.hold.units() == units;
+        let lives = (guards.count > 0 && self.is_valid()) || Mutant::JoinsADyingHold.lives();
+        let may_join = lives && !guards.is_closed && self.hold.units() == units;
         guards.count += usize::from(may_join);
         may_join.then(|| Share { hand: self.clone(), has_left: false })
     }
@@ -82,7 +84,9 @@ impl Hand {
     /// Takes the claim out of the renewals; what is left is to tell the store.
     fn part(&self) -> Leaving {
         let leaving = Leaving::new(self.life.0.clone(), &self.claim, &self.hold);
-        self.hold.end(Loss::Released);
+        if !Mutant::ReleaseEndsNothing.lives() && !Mutant::ReleaseRacesRenewal.lives() {
+            self.hold.end(Loss::Released);
+        }
         leaving.keep_until(self.keep_until.get().copied())
     }
 }
@@ -137,6 +141,8 @@ impl Deref for Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        drop(self.leave());
+        if !Mutant::DropLeaks.lives() {
+            drop(self.leave());
+        }
     }
 }

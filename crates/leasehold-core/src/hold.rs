@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment, sleep_until};
+use crate::mutant::Mutant;
 
 /// Why a guard protects nothing any more.
 ///
@@ -161,15 +162,17 @@ impl Hold {
     /// `asked` is when the request was sent that says so: one from before the last change only prolongs.
     pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment, asked: Moment) -> bool {
         let mut inner = self.settle();
-        if matches!(inner.stage, Stage::Over(_)) {
+        if matches!(inner.stage, Stage::Over(_)) && !Mutant::LossIsNotFinal.lives() {
             return false;
         }
-        if inner.stage == Stage::Held && (asked < inner.learned || token < inner.token) {
+        let is_old = asked < inner.learned || token < inner.token;
+        if inner.stage == Stage::Held && is_old && !Mutant::LateReplyUndoesUpgrade.lives() {
             drop(inner);
             return self.extend(valid_until);
         }
         if inner.stage == Stage::Pending {
-            inner.cap = self.max_hold.map(|limit| self.clock.now() + limit);
+            let max_hold = self.max_hold.filter(|_| !Mutant::MaxHoldIgnored.lives());
+            inner.cap = max_hold.map(|limit| self.clock.now() + limit);
         }
         inner.stage = Stage::Held;
         if (inner.token, inner.units) != (token, units) {

@@ -1,6 +1,6 @@
 //! Planted bugs: mistakes that lock libraries have made, each of which a test must notice.
 //!
-//! The runtime asks `Mutant::UpgradeDoesNotWait.lives()` at the place where it could be wrong. Without the feature `mutants` the
+//! The runtime asks `Mutant::DropLeaks.lives()` at the place where it could be wrong. Without the feature `mutants` the
 //! answer is a constant `false` and the branch is not compiled in. Bugs of stores are planted elsewhere: in the
 //! conformance suite, which has stores of its own to break.
 
@@ -18,16 +18,58 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// The deadline counts from the reply instead of from before the request.
+    DeadlineFromReply,
+    /// A guard relies on its whole lease.
+    NoMarginForClocks,
+    /// A grant on a session that others share extends it.
+    GrantExtendsSession,
+    /// A promotion starts the lease anew.
+    PromotionExtendsLease,
+    /// A late promotion is believed by whoever waits for the key.
+    PromotionForAnySeat,
+    /// An older reply undoes a promotion.
+    LateReplyUndoesPromotion,
+    /// An older reply undoes an upgrade.
+    LateReplyUndoesUpgrade,
+    /// Who waits relies on being told.
+    NoSafetyPoll,
+    /// A promotion that nobody picks up is kept.
+    PromotedForNobody,
+    /// One failed renewal is the last.
+    RenewalStopsAfterError,
+    /// A heartbeat hides that a claim is gone.
+    NoReconciliation,
+    /// What was lost can be granted again.
+    LossIsNotFinal,
+    /// `max_hold` is forgotten.
+    MaxHoldIgnored,
+    /// A dropped acquire stays in the renewals.
+    CancelLeaks,
+    /// A dropped guard stays in the renewals.
+    DropLeaks,
+    /// A withdrawal leaves no mark for a claim that is still on its way.
+    WithdrawalLeavesNoMark,
+    /// A guard is believed in until its release was answered.
+    ReleaseEndsNothing,
+    /// A claim is renewed until its release was answered.
+    ReleaseRacesRenewal,
+    /// Closing forgets what is held.
+    CloseForgets,
     /// An upgrade does not wait for the other readers.
     UpgradeDoesNotWait,
     /// An adopter goes on with the giver's secret, and so does the next.
     AdoptKeepsTheSecret,
+    /// An owner joins a hold that it has lost, or that it is giving back.
+    JoinsADyingHold,
     /// A multi-lock acquires in the caller's order.
     MultiInCallersOrder,
     /// A multi-lock goes on without the part that is busy.
     MultiSkipsABusyPart,
     /// A latch waiter that lost its place thinks that it has passed.
     LatchPassesWhenGone,
+    /// A job that was done too soon leaves no tail.
+    JobLeavesNoTail,
     /// A quorum keeps what a minority of its members granted.
     QuorumKeepsAMinority,
     /// A quorum is content with the smaller half of its members.

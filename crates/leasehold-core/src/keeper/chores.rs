@@ -8,6 +8,7 @@ use crate::claim::{Answer, Change, Claim, Released};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::mutant::Mutant;
 
 /// A release that is still to be made.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Chore {
 
     pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
         let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
-        if !tail.is_zero() {
+        if !tail.is_zero() && !Mutant::JobLeavesNoTail.lives() {
             let change = Change::Tail(tail);
             let left = keeper.call(keeper.store.amend(&self.claim, &change)).await;
             let released =
@@ -40,7 +41,8 @@ impl Chore {
             return released.map_err(|error| error.on(&self.claim.key));
         }
         // Twice the time that a call may take: whatever is on the way has arrived by then.
-        let refuse_for = self.in_doubt.then(|| keeper.call_timeout * 2);
+        let is_marked = self.in_doubt && !Mutant::WithdrawalLeavesNoMark.lives();
+        let refuse_for = is_marked.then(|| keeper.call_timeout * 2);
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
         let found = released.map_err(|error| error.on(&self.claim.key))?;
         let overtaken = self.rounds.is_some_and(|rounds| keeper.lock().rounds > rounds);

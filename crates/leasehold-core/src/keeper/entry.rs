@@ -7,6 +7,7 @@ use crate::capability::Renewal;
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::hold::{Hold, Loss, Stage};
+use crate::mutant::Mutant;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -47,9 +48,14 @@ impl Entry {
         self.renewal == Renewal::Never && self.full
     }
 
+    /// Whether a message about this seat is about it.
+    pub(super) fn is_in(&self, seat: u64) -> bool {
+        self.seat == seat || (Mutant::PromotionForAnySeat.lives() && self.phase == Phase::Waiting)
+    }
+
     /// Whether the answer to what was asked then may be older than what we know.
     pub(super) fn may_be_overtaken(&self, sent: Moment) -> bool {
-        self.heard.is_none_or(|at| sent <= at)
+        self.heard.is_none_or(|at| sent <= at) && !Mutant::LateReplyUndoesPromotion.lives()
     }
 
     /// When it ends if nothing is done: the deadline of who holds it; after that the end of a fixed lease, which the

@@ -9,6 +9,7 @@ use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
+use crate::mutant::Mutant;
 
 /// How far past its limit a wait may go to end in good order.
 const GRACE: Duration = Duration::from_millis(100);
@@ -148,7 +149,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if !self.settled {
+        if !self.settled && !Mutant::CancelLeaks.lives() {
             self.hold.end(Loss::Released);
             drop(Leaving::new(self.keeper.clone(), &self.claim, &self.hold));
         }

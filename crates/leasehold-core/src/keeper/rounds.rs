@@ -8,10 +8,11 @@ use super::entry::Phase;
 use super::leases::{Lease, LeaseKey};
 use super::tables::Tables;
 use crate::capability::Renewal;
-use crate::claim::{Answer, Claim, ClaimId};
+use crate::claim::{Answer, Claim, ClaimId, Grant};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{Loss, Stage};
+use crate::mutant::Mutant;
 
 /// What is due within this time goes along with what is due now.
 const WINDOW: Duration = Duration::from_millis(250);
@@ -136,7 +137,9 @@ impl Tables {
                     // Its own lease ends it; a session goes on, and would keep it for ever.
                     if is_shared { self.leave(id, now) } else { self.remove(id) }
                 }
-                (Phase::Promoted(at), _) if now.since(*at) >= entry.claim.patience => {
+                (Phase::Promoted(at), _)
+                    if now.since(*at) >= entry.claim.patience && !Mutant::PromotedForNobody.lives() =>
+                {
                     // Its future is not being polled: others wait, so it goes back.
                     entry.hold.end(Loss::Gone);
                     self.leave(id, now);
@@ -214,6 +217,10 @@ impl Tables {
 
     fn renewed_one(&mut self, claim: &Claim, sent: Moment, answer: &mut Answer, batch: &Batch, now: Moment) {
         let Some(entry) = self.entries.get(&claim.id) else { return };
+        if Mutant::NoReconciliation.lives() && entry.phase == Phase::Held && *answer == Answer::Gone {
+            let (seat, token, units) = (entry.seat, entry.hold.token(), entry.hold.units());
+            *answer = Answer::Granted(Grant { seat, token, units, lease: claim.lease, asked: false });
+        }
         if *answer == Answer::Gone && entry.may_be_overtaken(sent) {
             // It was still on its way, and perhaps is: that it was not there yet proves nothing.
             if entry.phase != Phase::Asked {
@@ -239,6 +246,9 @@ impl Tables {
 
     /// Renewals that fail are tried again until the deadline, soon at first.
     fn retry(&mut self, key: LeaseKey, now: Moment) {
+        if Mutant::RenewalStopsAfterError.lives() {
+            return;
+        }
         let Some(lease) = self.leases.get_mut(&key) else { return };
         let left = lease.extended().map_or(Duration::from_secs(6), |last| last.ends().since(now));
         let pause = super::back_off(lease.failed, (left / 6).clamp(RETRY_LEAST, RETRY_MOST));

@@ -17,6 +17,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::hold::{Hold, Loss, Stage};
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::store::Promotion;
 
 /// How a claim stands, for whoever asked.
@@ -123,6 +124,7 @@ impl Tables {
     pub(super) fn answered(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) -> Stand {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
         let was_asked = entry.phase == Phase::Asked;
+        let sent = if Mutant::DeadlineFromReply.lives() { now } else { sent };
         match answer {
             Answer::Granted(grant) => self.granted(id, sent, grant, now),
             Answer::Waiting(place)
@@ -157,7 +159,8 @@ impl Tables {
         if grant.asked {
             hold.ask();
         }
-        let valid_until = self.extend(id, sent, grant.lease, now);
+        let unsaid = entry.claim.lease.filter(|_| Mutant::GrantExtendsSession.lives());
+        let valid_until = self.extend(id, sent, grant.lease.or(unsaid), now);
         let is_new = hold.stage() == Stage::Pending;
         let Some(valid_until) = valid_until.filter(|at| *at > now || !is_new) else {
             // On a session that was not heard from yet, or not for long: believe nothing before it answers.
@@ -198,6 +201,7 @@ impl Tables {
         }
         // Not at once even when the store says so: it may be asking to be left alone for a moment.
         let look_in = place.look_in.clamp(Duration::from_millis(1), claim.patience / 3);
+        let look_in = if Mutant::NoSafetyPoll.lives() { Duration::from_secs(3600) } else { look_in };
         self.schedule(key, now + look_in);
         early.map_or(Stand::Waiting, |promotion| self.promoted(&promotion, now))
     }
@@ -239,7 +243,7 @@ impl Tables {
     pub(super) fn promoted(&mut self, promotion: &Promotion, now: Moment) -> Stand {
         let ids = self.by_key.get(&promotion.key).map_or(&[][..], Vec::as_slice);
         // Believed only for the seat that we have: an old message must not revive a dead claim.
-        let found = ids.iter().find(|id| self.entries.get(id).is_some_and(|e| e.seat == promotion.seat));
+        let found = ids.iter().find(|id| self.entries.get(id).is_some_and(|e| e.is_in(promotion.seat)));
         let Some(id) = found.copied() else {
             let may_be_early =
                 ids.iter().any(|id| self.entries.get(id).is_some_and(|e| e.phase == Phase::Asked));
@@ -252,7 +256,9 @@ impl Tables {
         let key = self.lease_key(&entry.claim);
         let hold = entry.hold.clone();
         let first = entry.phase == Phase::Waiting;
-        let valid_until = entry.extension.map(|extension| extension.trusted_until(self.info.rounding));
+        let fresh = entry.claim.lease.filter(|_| Mutant::PromotionExtendsLease.lives());
+        let extension = fresh.map(|length| Extension { sent: now, length }).or(entry.extension);
+        let valid_until = extension.map(|extension| extension.trusted_until(self.info.rounding));
         match valid_until.filter(|at| *at > now) {
             Some(at) if hold.grant(promotion.token, promotion.units, at, now) => {
                 if first {
@@ -342,6 +348,9 @@ impl Tables {
 
     /// Everything goes: the client is closed.
     pub(super) fn leave_all(&mut self, loss: Loss, now: Moment) {
+        if Mutant::CloseForgets.lives() {
+            self.entries.clear();
+        }
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
             let Some(entry) = self.entries.get(&id) else { continue };
             entry.hold.end(loss);
@@ -355,7 +364,9 @@ impl Tables {
         let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
         let rounds =
             (self.info.leases == Leases::Shared && hold.stage() == Stage::Held).then_some(self.rounds);
-        self.remove(&claim.id);
+        if hold.stage() != Stage::Held || !Mutant::ReleaseRacesRenewal.lives() {
+            self.remove(&claim.id);
+        }
         Chore::new(claim.clone(), hold.is_in_doubt(), rounds, until)
     }
 
