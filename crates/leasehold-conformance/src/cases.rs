@@ -16,6 +16,7 @@ mod job;
 mod latch;
 mod leaks;
 mod leases;
+mod member;
 mod multi;
 mod mutex;
 mod names;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         amending::cases(),
         sight::cases(),
         asking::cases(),
+        member::cases(),
         names::cases(),
         differential::cases(),
         mutex::cases(),
