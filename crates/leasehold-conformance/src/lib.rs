@@ -17,6 +17,7 @@ mod spy;
 mod verdict;
 mod victim;
 mod views;
+mod waiting;
 
 pub use fixture::{Fixture, Hook, RawState};
 pub use gate::{Gate, Passing};

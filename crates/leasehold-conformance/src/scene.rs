@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Holder, IfBusy, Inbox, Info, Key, Released, Snapshot, Store, Units,
+    Answer, Capability, Change, Claim, Feature, Holder, IfBusy, Inbox, Info, Key, Released, Snapshot, Store,
+    Units,
 };
 use tokio::time::Instant;
 
 use crate::fixture::{Fixture, Hook, RawState};
 use crate::listener::Listener;
 use crate::verdict::{Expect, Stop, Verdict};
+use crate::waiting::{Refusals, Watched};
 
 /// How late a store, a timer and a busy machine may be together. Not a measure of speed: it only tells "late"
 /// from "never".
@@ -34,20 +36,31 @@ pub(crate) struct Scene {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) inbox: Inbox,
+    refusals: Arc<Refusals>,
 }
 
 impl Scene {
     pub(crate) async fn open(fixture: Arc<dyn Fixture>) -> Verdict<Self> {
         let store = fixture.store().await?;
-        let listener = Arc::new(Listener::default());
-        let inbox = Inbox(fastrand::u64(1..));
-        store.open(inbox, listener.clone()).await?;
-        Ok(Self { fixture, store, listener, inbox })
+        let (fixture, store, refusals) = Watched::if_needed(fixture, store);
+        Self::enter(fixture, store, refusals).await
     }
 
     /// The same fixture seen through another connection.
     pub(crate) async fn another(&self) -> Verdict<Self> {
-        Self::open(self.fixture.clone()).await
+        let store = self.fixture.store().await?;
+        Self::enter(self.fixture.clone(), store, self.refusals.clone()).await
+    }
+
+    async fn enter(
+        fixture: Arc<dyn Fixture>,
+        store: Arc<dyn Store>,
+        refusals: Arc<Refusals>,
+    ) -> Verdict<Self> {
+        let listener = Arc::new(Listener::default());
+        let inbox = Inbox(fastrand::u64(1..));
+        store.open(inbox, listener.clone()).await?;
+        Ok(Self { fixture, store, listener, inbox, refusals })
     }
 
     pub(crate) fn info(&self) -> &Info {
@@ -59,6 +72,14 @@ impl Scene {
         match self.info().can(capability) {
             true => Ok(()),
             false => Err(Stop::skip(format_args!("the store lacks {capability:?}"))),
+        }
+    }
+
+    /// Skips the case on stores that cannot carry a feature.
+    pub(crate) fn needs_feature(&self, feature: Feature) -> Verdict {
+        match self.info().supports(feature) {
+            true => Ok(()),
+            false => Err(Stop::skip(format_args!("the store has no {}", feature.name()))),
         }
     }
 
@@ -154,6 +175,19 @@ impl Scene {
         }
     }
 
+    /// Takes a key with a limit of one when it comes free: from the queue or, where there is none, by asking again.
+    pub(crate) async fn next_turn(&self, key: &Key) -> Verdict<leasehold_core::Grant> {
+        let give_up = Instant::now() + self.lease() * 2 + self.info().expiry_slack + SLACK;
+        loop {
+            let claim = self.claim(key, 1, 1)?;
+            match self.ask(&claim).await? {
+                Answer::Waiting(_) => return self.until_granted(&claim).await,
+                Answer::Busy if Instant::now() < give_up => tokio::time::sleep(GLANCE).await,
+                answer => return answer.granted(),
+            }
+        }
+    }
+
     /// Waits until the store shows nobody on the key that a predicate matches.
     pub(crate) async fn until(&self, key: &Key, done: impl Fn(Option<&Snapshot>) -> bool) -> Verdict {
         let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;
@@ -206,6 +240,19 @@ impl Scene {
             }
             tokio::time::sleep(GLANCE).await;
         }
+    }
+
+    /// Tells how many wait for a key: by the store's own account or, where it has no queue, how many clients it has
+    /// turned away since this call. They all ask again.
+    pub(crate) fn waiting<'a>(&'a self, key: &'a Key) -> impl Fn(&RawState) -> usize + use<'a> {
+        self.refusals.forget(key);
+        |now| now.waiters + self.refusals.count(key)
+    }
+
+    /// Waits until exactly so many wait for the key.
+    pub(crate) async fn until_waiting(&self, key: &Key, many: usize) -> Verdict {
+        let waiting = self.waiting(key);
+        self.until_raw(key, |now| waiting(now) == many).await
     }
 
     /// Causes a fault, or skips the case.

@@ -68,9 +68,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set(scene: Scene, view: View) -> Verdict<Self> {
-        if !scene.info().supports(view.needs()) {
-            return Err(Stop::skip(format_args!("the store has no {}", view.needs().name())));
-        }
+        scene.needs_feature(view.needs())?;
         let key = scene.key();
         let drained = match view {
             View::LastOfFive => {
@@ -104,9 +102,11 @@ impl Stage {
         Ok((now.holders - self.before.holders, now.waiters))
     }
 
-    /// Waits until this many hold it and wait for it, by the store's own account.
+    /// Waits until this many hold it, by the store's own account, and wait for it.
     pub(crate) async fn until_crowd(&self, crowd: (usize, usize)) -> Verdict {
-        self.scene.until_raw(&self.key, |now| (now.holders - self.before.holders, now.waiters) == crowd).await
+        let waiting = self.scene.waiting(&self.key);
+        let now = |now: &RawState| (now.holders - self.before.holders, waiting(now));
+        self.scene.until_raw(&self.key, |state| now(state) == crowd).await
     }
 
     /// Waits until the store has nothing about the lock that was not there before.

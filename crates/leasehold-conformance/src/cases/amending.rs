@@ -205,15 +205,14 @@ async fn the_second_adopter_finds_it_gone(scene: Scene) -> Verdict {
 async fn a_tail_keeps_the_units_after_its_owner_has_left(scene: Scene) -> Verdict {
     scene.needs(Capability::Tail)?;
     let key = scene.key();
-    let (owner, next) = (scene.claim(&key, 1, 1)?, scene.claim(&key, 1, 1)?);
+    let owner = scene.claim(&key, 1, 1)?;
     scene.ask(&owner).await?.granted()?;
     let start = Instant::now();
     assert_eq!(scene.amend(&owner, Change::Tail(scene.lease())).await?, Answer::Done);
     // A late renewal must not make a hold of it again, nor a late release an early end.
     assert_eq!(scene.renew(&owner).await?, Answer::Gone);
     assert_eq!(scene.release(&owner).await?, Released::Gone);
-    scene.ask(&next).await?.waiting()?;
-    scene.until_granted(&next).await?;
+    scene.next_turn(&key).await?;
     assert!(start.elapsed() + scene.info().rounding >= scene.lease());
     Ok(())
 }

@@ -94,7 +94,7 @@ async fn a_second_thread_waits_until_release(scene: Scene) -> Verdict {
     let (one, two) = (client(&scene).await?.mutex(key.as_str()), client(&scene).await?.mutex(key.as_str()));
     let first = on_thread(move || Ok(one.acquire()?)).await?;
     let mut second = spawn(move || Ok(two.acquire()?))?;
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert!(second.try_recv().is_err(), "it did not wait");
     on_thread(move || Ok(first.release()?)).await?;
     assert!(outcome(second).await?.is_valid());
@@ -196,7 +196,7 @@ async fn blocking_and_async_clients_exclude_each_other(scene: Scene) -> Verdict 
     let held = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
     let token = held.token();
     let waiting = spawn(move || Ok(lock.acquire()?))?;
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     held.release().await?;
     assert!(outcome(waiting).await?.token() > token);
     Ok(())

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Capability, Client, Options};
+use leasehold_core::{Answer, Capability, Client, Feature, Guard, Options, Result};
 
 use crate::case::cases;
 use crate::history::{Found, History, Rules, Step, check, now_plus};
-use crate::scene::Scene;
+use crate::scene::{LONG, Scene};
 use crate::spy::{Call, Spy};
 use crate::verdict::{Stop, Verdict};
 
@@ -48,17 +48,21 @@ struct Worker {
 }
 
 impl Worker {
+    /// A mutex where one is let in: stores without semaphores have contention too.
+    async fn acquire(&self) -> Result<Option<Guard>> {
+        let (key, wait) = (self.key.as_str(), self.wait.unwrap_or(LONG));
+        let options = Options::new().lease(self.lease).label(self.number.to_string());
+        match self.limit {
+            1 => self.client.mutex(key).with(options).acquire_within(wait).await,
+            limit => self.client.semaphore(key, limit).with(options).acquire_within(wait).await,
+        }
+    }
+
     /// Acquires, works, releases; `true` when it held.
     async fn round(&self, work: impl Future<Output = ()>) -> Verdict<bool> {
         let note = |step| self.history.record(self.number, self.key.as_str(), step);
-        let options = Options::new().lease(self.lease).label(self.number.to_string());
-        let lock = self.client.semaphore(self.key.as_str(), self.limit).with(options);
         note(Step::Asks { units: 1 });
-        let guard = match self.wait {
-            None => Some(lock.acquire().await?),
-            Some(wait) => lock.acquire_within(wait).await?,
-        };
-        let Some(guard) = guard else {
+        let Some(guard) = self.acquire().await? else {
             note(Step::Failed);
             return Ok(false);
         };
@@ -156,7 +160,7 @@ async fn waiters_that_give_up_disturb_nobody(scene: Scene) -> Verdict {
 }
 
 async fn a_semaphore_lets_no_more_in_than_its_limit(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     const LIMIT: u64 = 3;
     let inside = Arc::new(AtomicU64::new(0));
     let plan = Plan { limit: LIMIT, lease: Duration::from_secs(30), wait: None };

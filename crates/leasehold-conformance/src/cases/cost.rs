@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Client, Options};
+use leasehold_core::{Capability, Client, Options};
 
 use crate::case::cases;
 use crate::scene::{GLANCE, SLACK, Scene};
@@ -59,12 +59,13 @@ async fn a_dropped_guard_is_one_release(scene: Scene) -> Verdict {
 }
 
 async fn a_waiter_renews_within_its_patience(scene: Scene) -> Verdict {
+    scene.needs(Capability::Queue)?;
     let (key, patience) = (scene.key(), scene.lease());
     let held = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
     let (client, counts) = counted(&scene).await?;
     let lock = client.mutex(key.as_str()).with(Options::new().lease(patience));
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     const SPANS: u32 = 4;
     tokio::time::sleep(patience * SPANS).await;
     let renewals = counts.renewals();
@@ -83,7 +84,7 @@ async fn a_waiter_that_is_told_asks_nothing_else(scene: Scene) -> Verdict {
     let (client, counts) = counted(&scene).await?;
     let lock = client.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     held.release().await?;
     let guard = tokio::time::timeout(SLACK, waiting).await.map_err(|_| Stop::fail("still waiting"))?;
     let guard = guard.map_err(Stop::fail)??;

@@ -22,9 +22,7 @@ cases!("election":
 
 /// Skips the case on stores without elections; otherwise one, seen by a new client.
 async fn election(scene: &Scene, key: &Key) -> Verdict<Election> {
-    if !scene.info().supports(Feature::Election) {
-        return Err(Stop::skip("the store has no election"));
-    }
+    scene.needs_feature(Feature::Election)?;
     Ok(scene.fixture.connect().await?.election(key.as_str()))
 }
 
@@ -34,7 +32,7 @@ async fn one_leads_at_a_time(scene: Scene) -> Verdict {
     let leader = one.campaign("one").await?;
     assert!(two.candidate("two").try_acquire().await?.is_none());
     let waiting = tokio::spawn(async move { two.campaign("two").await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert_eq!(scene.raw(&key).await?.holders, 1);
     assert!(leader.is_valid() && !waiting.is_finished());
     Ok(())
@@ -57,7 +55,7 @@ async fn a_candidate_that_waits_is_not_seen_as_leader(scene: Scene) -> Verdict {
     let observer = one.clone();
     let _leader = one.campaign("one").await?;
     let waiting = tokio::spawn(async move { two.campaign("two").await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert_eq!(observer.leader().await?.map(|term| term.value[..].to_vec()), Some(b"one".to_vec()));
     waiting.abort();
     Ok(())
@@ -81,7 +79,7 @@ async fn resigning_hands_over(scene: Scene) -> Verdict {
     let (one, two) = (election(&scene, &key).await?, election(&scene, &key).await?);
     let leader = one.campaign("one").await?;
     let waiting = tokio::spawn(async move { two.campaign("two").await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert_eq!(leader.resign().await?, Released::Held);
     let next = soon(waiting).await?.map_err(Stop::fail)??;
     let term = one.leader().await?.expect("somebody leads");
@@ -141,7 +139,7 @@ async fn a_leader_that_is_evicted_learns_it_and_others_are_elected(scene: Scene)
     let (one, two) = (election(&scene, &key).await?, election(&scene, &key).await?);
     let leader = one.with(Options::new().lease(scene.lease())).campaign("one").await?;
     let waiting = tokio::spawn(async move { two.campaign("two").await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert!(scene.fixture.connect().await?.evict(key.as_str(), leader.token()).await?);
     assert_eq!(soon(leader.lost()).await?, Loss::Gone);
     let next = soon(waiting).await?.map_err(Stop::fail)??;

@@ -67,7 +67,7 @@ async fn a_waiter_keeps_waiting_through_an_outage(scene: Scene) -> Verdict {
     let holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
     let lock = impatient(&scene).await?.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     scene.cause(scene.fixture.cut()).await?;
     tokio::time::sleep(CALL_TIMEOUT * 2).await;
     scene.cause(scene.fixture.heal()).await?;

@@ -126,7 +126,7 @@ async fn a_grant_that_nobody_picks_up_is_passed_on(scene: Scene) -> Verdict {
     tokio::time::timeout(SLACK, placed).await.map_err(|_| Stop::fail("it never got a place"))??;
     let next = scene.fixture.connect().await?.mutex(key.as_str());
     let next = tokio::spawn(async move { next.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 2).await?;
+    scene.until_waiting(&key, 2).await?;
     holder.release().await?;
     let next = tokio::time::timeout(scene.lease() + SLACK, next).await;
     let next = next.map_err(|_| Stop::fail("a future that nobody polls keeps the lock"))?;

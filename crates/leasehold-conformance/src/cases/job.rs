@@ -31,10 +31,8 @@ async fn job(scene: &Scene, key: &Key) -> Verdict<Job> {
 }
 
 async fn client(scene: &Scene) -> Verdict<Client> {
-    match scene.info().supports(Feature::Job) {
-        true => Ok(scene.fixture.connect().await?),
-        false => Err(Stop::skip("the store has no job")),
-    }
+    scene.needs_feature(Feature::Job)?;
+    Ok(scene.fixture.connect().await?)
 }
 
 /// Starts a run that does not end by itself, and waits until it is at work.

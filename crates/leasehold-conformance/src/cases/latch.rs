@@ -34,9 +34,7 @@ cases!("latch":
 
 /// Skips the case on stores without latches; otherwise one, seen by a new client.
 async fn latch(scene: &Scene, key: &Key) -> Verdict<Latch> {
-    if !scene.info().supports(Feature::Latch) {
-        return Err(Stop::skip("the store has no latch"));
-    }
+    scene.needs_feature(Feature::Latch)?;
     Ok(scene.fixture.connect().await?.latch(key.as_str()))
 }
 
@@ -48,7 +46,7 @@ async fn waiters(scene: &Scene, key: &Key, many: usize) -> Verdict<Vec<Waiter>> 
     for waiting in 1..=many {
         let latch = latch(scene, key).await?;
         tasks.push(tokio::spawn(async move { latch.wait().await }));
-        scene.until_raw(key, |now| now.waiters == waiting).await?;
+        scene.until_waiting(key, waiting).await?;
     }
     Ok(tasks)
 }

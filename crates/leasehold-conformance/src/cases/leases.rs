@@ -4,7 +4,7 @@ use leasehold_core::{Answer, Capability, Claim, Leases};
 use tokio::time::Instant;
 
 use crate::case::cases;
-use crate::scene::{GLANCE, Scene};
+use crate::scene::Scene;
 use crate::verdict::{Expect, Verdict};
 
 cases!("leases":
@@ -259,10 +259,7 @@ async fn lock_delay_blocks_the_key_after_an_expiry(scene: Scene) -> Verdict {
     let start = Instant::now();
     let dying = Claim { lock_delay: scene.lease(), ..scene.brief(&key, 1, 1)? };
     scene.ask(&dying).await?.granted()?;
-    let next = scene.attempt(&key, 1, 1)?;
-    while scene.ask(&next).await? == Answer::Busy {
-        tokio::time::sleep(GLANCE).await;
-    }
+    scene.next_turn(&key).await?;
     let blocked = start.elapsed() + scene.info().rounding;
     assert!(blocked >= scene.lease() * 2, "free after {blocked:?}");
     assert_eq!(scene.renew(&dying).await?, Answer::Gone);

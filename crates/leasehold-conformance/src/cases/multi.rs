@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Capability, Client, ErrorKind, Key, Loss, Memory, Multi, Options, Released};
+use leasehold_core::{Capability, Client, ErrorKind, Feature, Key, Loss, Memory, Multi, Options, Released};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -78,7 +78,7 @@ async fn one_limit_covers_the_wait_for_all(scene: Scene) -> Verdict {
     let both = all(&scene.fixture.connect().await?, &[&a, &b]);
     let start = Instant::now();
     let waiting = tokio::spawn(async move { both.acquire_within(LIMIT).await });
-    scene.until_raw(&a, |now| now.waiters == 1).await?;
+    scene.until_waiting(&a, 1).await?;
     // Most of the limit is spent on the first part; the rest is too short for a limit of the second's own.
     tokio::time::sleep_until(start + LIMIT * 3 / 4).await;
     let freed = Instant::now();
@@ -189,7 +189,7 @@ async fn a_cancelled_acquire_leaves_nothing(scene: Scene) -> Verdict {
     let busy = scene.fixture.connect().await?.mutex(b.as_str()).acquire().await?;
     let both = all(&scene.fixture.connect().await?, &[&a, &b]);
     let waiting = tokio::spawn(async move { both.acquire().await.map(drop) });
-    scene.until_raw(&b, |now| now.waiters == 1).await?;
+    scene.until_waiting(&b, 1).await?;
     assert_eq!(scene.raw(&a).await?.holders, 1);
     waiting.abort();
     scene.until_raw(&b, |now| (now.holders, now.waiters) == (1, 0)).await?;
@@ -208,7 +208,8 @@ async fn a_dropped_guard_frees_all(scene: Scene) -> Verdict {
 }
 
 async fn parts_may_be_of_different_kinds(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let [a, b, c] = keys(&scene);
     let client = scene.fixture.connect().await?;
     let (shared, permits) = (client.rwlock(a.as_str()), client.semaphore(b.as_str(), 3));

@@ -121,7 +121,6 @@ async fn waiters_get_it_in_order_of_arrival(stage: Stage) -> Verdict {
 }
 
 async fn barging_does_not_take_what_is_held(stage: Stage) -> Verdict {
-    stage.scene.needs_order()?;
     let held = stage.new_lock().await?.acquire().await?;
     let waiter = queue_up(&stage, stage.new_lock().await?, 1).await?;
     let barger = stage.new_lock().await?.with(Options::new().barging());

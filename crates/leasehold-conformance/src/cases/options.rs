@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Capability, ErrorKind, Key, Loss, Options, Released};
+use leasehold_core::{Capability, ErrorKind, Feature, Guard, Key, Loss, Options, Released, Result};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -22,7 +22,9 @@ cases!("options":
     renewing_a_lost_guard_says_so,
     bad_names_are_refused,
     bad_numbers_are_refused,
+    bad_numbers_of_permits_are_refused,
     another_kind_on_a_key_in_use_is_a_conflict,
+    a_mutex_and_a_read_write_lock_exclude_each_other,
     inspect_and_list_show_what_is_held,
     a_watch_sees_the_key_taken_and_freed,
 );
@@ -155,27 +157,49 @@ async fn bad_numbers_are_refused(scene: Scene) -> Verdict {
     let refused = [
         client.mutex(key.as_str()).with(Options::new().fixed(Duration::ZERO)).acquire().await,
         client.mutex(key.as_str()).with(Options::new().lease(too_long)).acquire().await,
+    ];
+    refused_for_their_numbers(refused);
+    assert_eq!(scene.inspect(&key).await?, None);
+    Ok(())
+}
+
+async fn bad_numbers_of_permits_are_refused(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Semaphore)?;
+    let client = scene.fixture.connect().await?;
+    let key = scene.key();
+    let refused = [
         client.semaphore(key.as_str(), 0).acquire().await,
         client.semaphore(key.as_str(), u64::MAX).acquire().await,
         client.semaphore(key.as_str(), 3).permits(4).acquire().await,
         client.semaphore(key.as_str(), 3).permits(0).acquire().await,
     ];
-    for (number, refused) in refused.into_iter().enumerate() {
-        let kind = refused.map(|_| ()).map_err(|error| error.kind());
-        assert_eq!(kind, Err(ErrorKind::Invalid), "number {number}");
-    }
+    refused_for_their_numbers(refused);
     assert_eq!(scene.inspect(&key).await?, None);
     Ok(())
 }
 
+fn refused_for_their_numbers<const N: usize>(refused: [Result<Guard>; N]) {
+    for (number, refused) in refused.into_iter().enumerate() {
+        let kind = refused.map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(kind, Err(ErrorKind::Invalid), "number {number}");
+    }
+}
+
 async fn another_kind_on_a_key_in_use_is_a_conflict(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let client = scene.fixture.connect().await?;
     let key = scene.key();
     let _guard = client.mutex(key.as_str()).acquire().await?;
     let conflict = client.semaphore(key.as_str(), 5).try_acquire().await.map(|_| ()).map_err(|e| e.kind());
     assert_eq!(conflict, Err(ErrorKind::Conflict));
-    // A mutex and a read-write lock are of one kind: they exclude each other.
+    Ok(())
+}
+
+async fn a_mutex_and_a_read_write_lock_exclude_each_other(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::RwLock)?;
+    let client = scene.fixture.connect().await?;
+    let key = scene.key();
+    let _guard = client.mutex(key.as_str()).acquire().await?;
     assert!(client.rwlock(key.as_str()).read().try_acquire().await?.is_none());
     Ok(())
 }

@@ -113,7 +113,7 @@ async fn a_waiter_keeps_its_place_through_an_outage(scene: Scene) -> Verdict {
     let (client, gate) = gated(&scene).await?;
     let lock = client.mutex(key.as_str()).with(Options::new().lease(AMPLE));
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     gate.let_pass(Passing::Nothing);
     let later = scene.claim(&key, WHOLE, WHOLE)?;
     scene.store.claim(&later).await?;
@@ -134,7 +134,7 @@ async fn a_waiter_is_granted_although_every_notification_is_lost(scene: Scene) -
     gate.let_pass(Passing::NoNotifications);
     let lock = client.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     holder.release().await?;
     assert!(soon(waiting).await?.map_err(Stop::fail)??.is_valid());
     Ok(())
@@ -230,7 +230,7 @@ async fn a_late_renewal_does_not_undo_a_promotion(scene: Scene) -> Verdict {
     let holder = client.mutex(key.as_str()).acquire().await?;
     let lock = client.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     // The waiter asks how it stands; the store says "waiting", and that reply takes its time. Meanwhile it is
     // promoted, and told so.
     until_one_is_late(&gate, &counts).await?;

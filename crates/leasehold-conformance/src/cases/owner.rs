@@ -106,7 +106,7 @@ async fn another_owner_waits(scene: Scene) -> Verdict {
     let held = mine.acquire().await?;
     assert!(other.try_acquire().await?.is_none());
     let waiting = tokio::spawn(async move { other.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     let token = held.token();
     held.release().await?;
     assert!(soon(waiting).await?.map_err(Stop::fail)??.token() > token);
@@ -204,9 +204,7 @@ async fn a_join_that_races_a_release_is_old_and_valid_or_new(scene: Scene) -> Ve
 
 async fn looking_does_not_hinder_release_and_hand_over(scene: Scene) -> Verdict {
     const ROUNDS: usize = 300;
-    if !scene.info().supports(Feature::HandOver) {
-        return Err(Stop::skip("the store has no hand-over"));
-    }
+    scene.needs_feature(Feature::HandOver)?;
     let key = scene.key();
     let me = Owner::new();
     let client = scene.fixture.connect().await?;
@@ -244,9 +242,7 @@ async fn a_guard_that_shares_its_hold_cannot_change_its_mode(scene: Scene) -> Ve
 }
 
 async fn a_guard_that_shares_its_hold_cannot_hand_it_over(scene: Scene) -> Verdict {
-    if !scene.info().supports(Feature::HandOver) {
-        return Err(Stop::skip("the store has no hand-over"));
-    }
+    scene.needs_feature(Feature::HandOver)?;
     let key = scene.key();
     let lock = lock(&scene.fixture.connect().await?, &key, &Owner::new());
     let (outer, inner) = (lock.acquire().await?, lock.acquire().await?);

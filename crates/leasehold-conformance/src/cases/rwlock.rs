@@ -64,7 +64,7 @@ async fn a_waiting_writer_is_not_starved_by_later_readers(scene: Scene) -> Verdi
     let reader = lock.read().acquire().await?;
     let writing = lock.clone();
     let writer = tokio::spawn(async move { writing.write().acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert!(lock.read().try_acquire().await?.is_none(), "a reader overtook a waiting writer");
     reader.release().await?;
     assert!(done(writer).await?.is_valid());
@@ -80,7 +80,7 @@ async fn readers_that_wait_together_come_in_together(scene: Scene) -> Verdict {
     for waiting in 1..=3 {
         let lock = scene.fixture.connect().await?.rwlock(key.as_str());
         readers.push(tokio::spawn(async move { lock.read().acquire().await }));
-        scene.until_raw(&key, |now| now.waiters == waiting).await?;
+        scene.until_waiting(&key, waiting).await?;
     }
     writer.release().await?;
     let mut held = Vec::new();
@@ -110,7 +110,7 @@ async fn an_upgrade_waits_for_the_readers(scene: Scene) -> Verdict {
     let reader = lock.read().acquire().await?;
     let upgradable = lock.upgradable().acquire().await?;
     let upgrade = tokio::spawn(upgradable.upgrade());
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert!(!upgrade.is_finished());
     reader.release().await?;
     let writer = done(upgrade).await?;
@@ -128,7 +128,7 @@ async fn an_upgrade_goes_before_a_waiting_writer(scene: Scene) -> Verdict {
     let upgradable = lock.upgradable().acquire().await?;
     let writing = lock.clone();
     let waiting = tokio::spawn(async move { writing.write().acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     // The writer waits for the upgradable: behind it the upgrade would wait for ever.
     let upgraded = tokio::time::timeout(SLACK, upgradable.upgrade()).await;
     let writer = upgraded.map_err(|_| Stop::fail("the upgrade waits behind the writer"))??;
@@ -183,7 +183,7 @@ async fn a_dropped_upgrade_frees_the_key(scene: Scene) -> Verdict {
     let reader = lock.read().acquire().await?;
     let upgradable = lock.upgradable().acquire().await?;
     let upgrade = tokio::spawn(upgradable.upgrade());
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     upgrade.abort();
     scene.until_raw(&key, |now| (now.holders, now.waiters) == (1, 0)).await?;
     reader.release().await?;
@@ -198,10 +198,10 @@ async fn downgrading_lets_readers_in_and_no_writer(scene: Scene) -> Verdict {
     let writer = lock.write().acquire().await?;
     let reading = lock.clone();
     let reader = tokio::spawn(async move { reading.read().acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     let writing = lock.clone();
     let next = tokio::spawn(async move { writing.write().acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 2).await?;
+    scene.until_waiting(&key, 2).await?;
     let downgraded = writer.downgrade().await?;
     let reader = done(reader).await?;
     assert!(downgraded.is_valid() && reader.is_valid());

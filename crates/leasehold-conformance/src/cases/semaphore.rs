@@ -1,6 +1,6 @@
 //! A number of permits, each on a lease of its own.
 
-use leasehold_core::{Capability, Loss, Options, Released};
+use leasehold_core::{Feature, Loss, Options, Released};
 
 use crate::case::cases;
 use crate::scene::{SLACK, Scene};
@@ -21,7 +21,7 @@ cases!("semaphore":
 );
 
 async fn as_many_hold_as_there_are_permits(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let mut held = Vec::new();
     for _ in 0..3 {
@@ -37,7 +37,7 @@ async fn as_many_hold_as_there_are_permits(scene: Scene) -> Verdict {
 }
 
 async fn permits_are_all_or_nothing(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 5);
     let _three = permits.permits(3).acquire().await?;
@@ -48,14 +48,14 @@ async fn permits_are_all_or_nothing(scene: Scene) -> Verdict {
 }
 
 async fn a_large_request_is_not_starved_by_small_ones(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     scene.needs_order()?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
     let one = permits.acquire().await?;
     let all = permits.clone();
     let large = tokio::spawn(async move { all.permits(3).acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     assert!(permits.try_acquire().await?.is_none(), "a small request overtook a large one");
     one.release().await?;
     let large = tokio::time::timeout(SLACK, large).await.map_err(|_| Stop::fail("still waiting"))?;
@@ -64,7 +64,7 @@ async fn a_large_request_is_not_starved_by_small_ones(scene: Scene) -> Verdict {
 }
 
 async fn up_to_takes_what_there_is(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 5);
     let _two = permits.permits(2).acquire().await?;
     let rest = permits.up_to(5).acquire().await?;
@@ -76,7 +76,7 @@ async fn up_to_takes_what_there_is(scene: Scene) -> Verdict {
 }
 
 async fn available_counts_what_nobody_holds(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 4);
     assert_eq!(permits.available().await?, 4);
     let three = permits.permits(3).acquire().await?;
@@ -87,7 +87,7 @@ async fn available_counts_what_nobody_holds(scene: Scene) -> Verdict {
 }
 
 async fn each_acquisition_has_a_lease_of_its_own(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 2);
     let brief = permits.clone().with(Options::new().fixed(scene.lease())).acquire().await?;
@@ -101,7 +101,7 @@ async fn each_acquisition_has_a_lease_of_its_own(scene: Scene) -> Verdict {
 }
 
 async fn a_release_gives_back_what_was_taken_and_no_more(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
     for _ in 0..5 {
@@ -115,7 +115,7 @@ async fn a_release_gives_back_what_was_taken_and_no_more(scene: Scene) -> Verdic
 }
 
 async fn a_lost_permit_given_back_late_adds_nothing(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 2);
     let lost = permits.clone().with(Options::new().fixed(scene.lease())).acquire().await?;
@@ -128,13 +128,13 @@ async fn a_lost_permit_given_back_late_adds_nothing(scene: Scene) -> Verdict {
 }
 
 async fn a_larger_limit_lets_waiters_in(scene: Scene) -> Verdict {
-    scene.needs(Capability::Limit)?;
+    scene.needs_feature(Feature::Resize)?;
     let key = scene.key();
     let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 1);
     let _one = permits.acquire().await?;
     let waiting = permits.clone();
     let waiter = tokio::spawn(async move { waiting.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     permits.resize(2).await?;
     let waiter = tokio::time::timeout(SLACK, waiter).await.map_err(|_| Stop::fail("still waiting"))?;
     assert!(waiter.map_err(Stop::fail)??.is_valid());
@@ -142,7 +142,7 @@ async fn a_larger_limit_lets_waiters_in(scene: Scene) -> Verdict {
 }
 
 async fn a_smaller_limit_takes_nothing_from_holders(scene: Scene) -> Verdict {
-    scene.needs(Capability::Limit)?;
+    scene.needs_feature(Feature::Resize)?;
     let permits = scene.fixture.connect().await?.semaphore(scene.key().as_str(), 3);
     let (one, two) = (permits.acquire().await?, permits.acquire().await?);
     permits.resize(1).await?;
@@ -156,7 +156,7 @@ async fn a_smaller_limit_takes_nothing_from_holders(scene: Scene) -> Verdict {
 }
 
 async fn a_resize_is_seen_by_those_who_name_the_old_limit(scene: Scene) -> Verdict {
-    scene.needs(Capability::Limit)?;
+    scene.needs_feature(Feature::Resize)?;
     let key = scene.key();
     let (one, two) = (scene.fixture.connect().await?, scene.fixture.connect().await?);
     one.semaphore(key.as_str(), 2).resize(1).await?;

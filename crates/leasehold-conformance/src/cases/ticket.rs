@@ -30,9 +30,7 @@ cases!("ticket":
 
 /// Skips the case on stores without hand-over; otherwise the giver and the taker.
 async fn two(scene: &Scene) -> Verdict<(Client, Client)> {
-    if !scene.info().supports(Feature::HandOver) {
-        return Err(Stop::skip("the store has no hand-over"));
-    }
+    scene.needs_feature(Feature::HandOver)?;
     Ok((scene.fixture.connect().await?, scene.fixture.connect().await?))
 }
 
@@ -76,7 +74,7 @@ async fn a_waiter_does_not_get_in_between(scene: Scene) -> Verdict {
     let held = giver.mutex(key.as_str()).acquire().await?;
     let lock = scene.fixture.connect().await?.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    scene.until_raw(&key, |now| now.waiters == 1).await?;
+    scene.until_waiting(&key, 1).await?;
     let ticket = held.hand_over().await?;
     let new = taker.adopt(&ticket).await?.expect("nobody was faster");
     let now = scene.raw(&key).await?;
@@ -158,9 +156,7 @@ async fn what_was_adopted_is_renewed(scene: Scene) -> Verdict {
 
 async fn permits_are_handed_over_with_their_number(scene: Scene) -> Verdict {
     let (giver, taker) = two(&scene).await?;
-    if !scene.info().supports(Feature::Semaphore) {
-        return Err(Stop::skip("the store has no semaphore"));
-    }
+    scene.needs_feature(Feature::Semaphore)?;
     let key = scene.key();
     let ticket = giver.semaphore(key.as_str(), 5).permits(3).acquire().await?.hand_over().await?;
     let new = taker.adopt(&ticket).await?.expect("nobody was faster");
