@@ -143,7 +143,7 @@ async fn the_database_of_another_program_is_left_alone() {
 async fn a_newer_format_is_refused() {
     let place = Place::new();
     drop(place.store(Settings::new()).await);
-    write_database(&place.path(), "PRAGMA user_version = 2");
+    write_database(&place.path(), "PRAGMA user_version = 1000");
     let error = refusal(&place.path()).await;
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("newer release"), "{error}");
