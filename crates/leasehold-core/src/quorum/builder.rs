@@ -82,7 +82,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// How long one member may take to answer before the others decide without it. Default 1 s.
+    /// How long one member may take to answer before the others decide without it. Shorter than the call timeout of
+    /// the clients, or one slow member can make their calls fail. Default 1 s.
     pub fn member_timeout(mut self, limit: Duration) -> Self {
         self.member_timeout = limit;
         self
