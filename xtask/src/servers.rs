@@ -22,12 +22,26 @@ pub(crate) struct Need {
 }
 
 /// Everything that the suite needs.
-const NEEDS: &[Need] = &[Need {
-    name: "cc",
-    program: "cc",
-    packages: &["gcc", "libc6-dev"],
-    by: "leasehold-sqlite, which compiles SQLite into itself",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        name: "cc",
+        program: "cc",
+        packages: &["gcc", "libc6-dev"],
+        by: "leasehold-sqlite, which compiles SQLite into itself",
+    },
+    Need {
+        name: "redis",
+        program: "redis-server",
+        packages: &["redis-server", "redis-tools"],
+        by: "leasehold-redis and leasehold-servers",
+    },
+    Need {
+        name: "openssl",
+        program: "openssl",
+        packages: &["openssl"],
+        by: "leasehold-servers, which makes certificates for tests of TLS",
+    },
+];
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

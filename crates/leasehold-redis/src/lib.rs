@@ -6,10 +6,12 @@ mod inbox;
 mod link;
 mod names;
 mod pack;
+mod redlock;
 mod reply;
 mod script;
 mod store;
 mod tls;
 mod url;
 
+pub use redlock::redlock;
 pub use store::{INFO, Redis};

@@ -195,10 +195,10 @@ fn database(text: Option<&str>) -> Result<i64> {
 }
 
 /// The parameters that nobody took yet.
-struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut pairs = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair
@@ -209,7 +209,7 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(at).1)
     }
@@ -220,7 +220,7 @@ impl Query {
         number.map(Some).map_err(|_| invalid(format!("{name} is no number: write {name}=1")))
     }
 
-    fn duration(&mut self, name: &str) -> Result<Option<Duration>> {
+    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<Duration>> {
         let Some(text) = self.take(name) else { return Ok(None) };
         let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
         let millis = match (number.parse::<u32>(), unit) {

@@ -11,8 +11,10 @@ type Open = fn(&str) -> Result<Arc<dyn Store>>;
 
 /// A store that URLs can name.
 struct Scheme {
-    /// Scheme, feature and crate suffix in one.
+    /// Feature and crate suffix in one.
     name: &'static str,
+    /// How its URLs start; the first is the usual one.
+    starts: &'static [&'static str],
     /// `None` when its feature is off.
     open: Option<Open>,
 }
@@ -29,10 +31,29 @@ macro_rules! with_feature {
 }
 
 const SCHEMES: &[Scheme] = &[
-    Scheme { name: "memory", open: Some(memory) },
+    Scheme { name: "memory", starts: &["memory"], open: Some(memory) },
     Scheme {
         name: "sqlite",
+        starts: &["sqlite"],
         open: with_feature!("sqlite", |url| Ok(Arc::new(leasehold_sqlite::Sqlite::from_url(url)?))),
+    },
+    Scheme {
+        name: "redis",
+        starts: &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "redis+cluster",
+            "rediss+cluster",
+        ],
+        open: with_feature!("redis", |url| Ok(Arc::new(leasehold_redis::Redis::from_url(url)?))),
+    },
+    Scheme {
+        name: "redis",
+        starts: &["redlock", "redlocks"],
+        open: with_feature!("redis", |url| Ok(Arc::new(leasehold_redis::redlock(url)?))),
     },
 ];
 
@@ -73,7 +94,8 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
             format!("\"{}\" has no scheme: write it like {}", redact(url).escape_debug(), examples());
         return Err(Error::new(ErrorKind::Invalid, message));
     };
-    let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(name)) else {
+    let is_named = |start: &&str| start.eq_ignore_ascii_case(name);
+    let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.starts.iter().any(is_named)) else {
         return Err(unknown(name));
     };
     let Some(open) = scheme.open else {
@@ -94,18 +116,19 @@ fn without_secrets(error: Error, url: &str) -> Error {
 }
 
 fn unknown(name: &str) -> Error {
-    let near = SCHEMES.iter().map(|scheme| (distance(name, scheme.name), scheme.name)).min();
+    let known = || SCHEMES.iter().flat_map(|scheme| scheme.starts).copied();
+    let near = known().map(|start| (distance(name, start), start)).min();
     let hint = match near {
         Some((distance, near)) if distance <= 2 => format!("did you mean {near}: ? "),
         _ => String::new(),
     };
-    let known = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+    let known = known().collect::<Vec<_>>().join(", ");
     let shown = name.escape_debug();
     Error::new(ErrorKind::Invalid, format!("no store is called \"{shown}\": {hint}known are {known}"))
 }
 
 fn examples() -> String {
-    SCHEMES.iter().map(|scheme| format!("{}://", scheme.name)).collect::<Vec<_>>().join(" or ")
+    SCHEMES.iter().map(|scheme| format!("{}://", scheme.starts[0])).collect::<Vec<_>>().join(" or ")
 }
 
 /// How many letters must be added, dropped or changed to get from one word to the other.
@@ -146,6 +169,9 @@ fn memory(url: &str) -> Result<Arc<dyn Store>> {
 mod tests {
     use super::*;
 
+    const KNOWN: &str = "memory, sqlite, redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, \
+                         redis+cluster, rediss+cluster, redlock, redlocks";
+
     fn refusal(url: &str) -> (ErrorKind, String) {
         let error = open(url).unwrap_err();
         (error.kind(), error.to_string())
@@ -155,21 +181,27 @@ mod tests {
     fn a_near_miss_is_suggested() {
         let (kind, message) = refusal("sqlte:///locks.db");
         assert_eq!(kind, ErrorKind::Invalid);
-        assert_eq!(message, "no store is called \"sqlte\": did you mean sqlite: ? known are memory, sqlite");
+        assert_eq!(
+            message,
+            format!("no store is called \"sqlte\": did you mean sqlite: ? known are {KNOWN}")
+        );
     }
 
     #[test]
     fn an_unknown_scheme_lists_the_known_ones() {
         let (kind, message) = refusal("gopher://x");
         assert_eq!(kind, ErrorKind::Invalid);
-        assert_eq!(message, "no store is called \"gopher\": known are memory, sqlite");
+        assert_eq!(message, format!("no store is called \"gopher\": known are {KNOWN}"));
     }
 
     #[test]
     fn a_url_without_a_scheme_says_so() {
         let (kind, message) = refusal("locks.db");
         assert_eq!(kind, ErrorKind::Invalid);
-        assert_eq!(message, "\"locks.db\" has no scheme: write it like memory:// or sqlite://");
+        assert_eq!(
+            message,
+            "\"locks.db\" has no scheme: write it like memory:// or sqlite:// or redis:// or redlock://"
+        );
     }
 
     #[cfg(not(feature = "sqlite"))]
@@ -182,9 +214,14 @@ mod tests {
 
     #[test]
     fn a_password_is_in_no_message() {
-        for url in
-            ["gopher://u:hunter2@h", "memory://u:hunter2@h", "u:hunter2@h", "sqlite://u:hunter2@h/x?y=1"]
-        {
+        for url in [
+            "gopher://u:hunter2@h",
+            "redis://u:hunter2@h?x=1",
+            "redlock://u:hunter2@h",
+            "memory://u:hunter2@h",
+            "u:hunter2@h",
+            "sqlite://u:hunter2@h/x?y=1",
+        ] {
             assert!(!refusal(url).1.contains("hunter2"), "{url}");
         }
     }

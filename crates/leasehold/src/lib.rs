@@ -19,6 +19,10 @@
 //! | `memory://` | this client's own memory, for tests | always |
 //! | `memory://name` | memory that the clients of one process share | always |
 //! | `sqlite:`, `sqlite:///path/locks.db` | a file shared by the processes of one machine | `sqlite` |
+//! | `redis://host`, `rediss://host`, `redis+unix:///path` | a Redis or Valkey server | `redis` |
+//! | `redis+sentinel://host1,host2/service` | the primary that sentinels watch | `redis` |
+//! | `redis+cluster://host1,host2` | a cluster | `redis` |
+//! | `redlock://host1,host2,host3` | a majority of independent servers | `redis` |
 //!
 //! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.
 //!
@@ -202,6 +206,10 @@ mod redact;
 pub use connect::{connect, open};
 pub use leasehold_core::*;
 pub use redact::redact;
+
+/// The Redis store.
+#[cfg(feature = "redis")]
+pub use leasehold_redis as redis;
 
 /// The SQLite store and its settings.
 #[cfg(feature = "sqlite")]
