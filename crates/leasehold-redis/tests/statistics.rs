@@ -1,0 +1,195 @@
+//! What things cost, counted by the server itself.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use leasehold_core::{Claim, Client, Error, Key, Options, Store, Units};
+use leasehold_redis::Redis;
+use leasehold_servers::redis::Redis as Server;
+use tokio::time::{Instant, sleep};
+
+/// Everything below must have happened by then, however busy the machine is.
+const SOON: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(10);
+
+async fn connect(server: &Server) -> Result<Client, Error> {
+    Client::new(Redis::from_url(&server.url())?).await
+}
+
+/// How often each command ran since the last reset, those inside of scripts included.
+fn counts(server: &Server) -> HashMap<String, u64> {
+    let text = server.cli(&["info", "commandstats"]);
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines.filter_map(|(name, rest)| Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))).collect()
+}
+
+fn count(server: &Server, command: &str) -> u64 {
+    counts(server).get(command).copied().unwrap_or(0)
+}
+
+fn reset(server: &Server) {
+    server.cli(&["config", "resetstat"]);
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + SOON;
+    while !is_so() {
+        assert!(Instant::now() < limit, "{what}: never");
+        sleep(GLANCE).await;
+    }
+}
+
+#[tokio::test]
+async fn an_uncontended_acquire_is_one_command_and_so_is_its_release() {
+    let server = Server::start();
+    let client = connect(&server).await.unwrap();
+    // The server learns the scripts.
+    client.mutex("first").acquire().await.unwrap().release().await.unwrap();
+    reset(&server);
+    let guard = client.mutex("orders/42").acquire().await.unwrap();
+    assert_eq!((count(&server, "evalsha"), count(&server, "eval")), (1, 0));
+    guard.release().await.unwrap();
+    assert_eq!((count(&server, "evalsha"), count(&server, "eval")), (2, 0));
+    assert_eq!(count(&server, "publish"), 0, "nobody waits, and somebody was told");
+}
+
+#[tokio::test]
+async fn a_contended_hand_over_is_the_release_and_one_message() {
+    let server = Server::start();
+    let (one, two) = (connect(&server).await.unwrap(), connect(&server).await.unwrap());
+    one.mutex("first").acquire().await.unwrap().release().await.unwrap();
+    let held = one.mutex("orders/42").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { two.mutex("orders/42").acquire().await });
+    until("somebody waits", || {
+        server.cli(&["zcard", "leasehold{:orders/42}"]).parse::<u64>().is_ok_and(|n| n > 1)
+    })
+    .await;
+    reset(&server);
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    let commands = count(&server, "evalsha") + count(&server, "eval");
+    // The release; and as soon as it likes the renewal that starts the full lease.
+    assert!((1..=3).contains(&commands), "{:?}", counts(&server));
+    assert_eq!(count(&server, "publish"), 1);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_is_one_key_with_an_end_however_many_wait() {
+    let server = Server::start();
+    let store = Redis::from_url(&server.url()).unwrap();
+    let key = Key::new("orders/42").unwrap();
+    let mut claims = Vec::new();
+    for _ in 0..20 {
+        let claim = Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
+        store.claim(&claim).await.unwrap();
+        claims.push(claim);
+        // And the fence.
+        assert_eq!(server.cli(&["dbsize"]), "2");
+        let left: u64 = server.cli(&["pttl", "leasehold{:orders/42}"]).parse().unwrap();
+        assert!((1..=60_000).contains(&left), "{left} ms");
+    }
+    for claim in &claims {
+        store.release(claim, None).await.unwrap();
+    }
+    assert_eq!(server.cli(&["keys", "*"]), "leasehold.fence");
+}
+
+#[tokio::test]
+async fn a_refused_id_is_forgotten_in_time() {
+    let server = Server::start();
+    let store = Redis::from_url(&server.url()).unwrap();
+    let claim = Claim::new(Key::new("orders/42").unwrap(), 1, Units::Exactly(1)).unwrap();
+    store.release(&claim, Some(Duration::from_millis(300))).await.unwrap();
+    assert!(server.cli(&["keys", "*"]).contains("refused"));
+    until("the mark is gone", || server.cli(&["dbsize"]) == "0").await;
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_are_renewed_by_sixty_commands() {
+    const LOCKS: usize = 10_000;
+    let server = Server::start();
+    let client = connect(&server).await.unwrap();
+    let options = Options::new().lease(Duration::from_secs(15));
+    let mut held = Vec::new();
+    for batch in 0..LOCKS / 100 {
+        let acquire = |n| {
+            let lock = client.mutex(format!("lock {batch} {n}")).with(options.clone());
+            async move { lock.acquire().await }
+        };
+        held.extend(try_join_all((0..100).map(acquire)).await.unwrap());
+    }
+    reset(&server);
+    // A renewal writes its lock once.
+    until("all are renewed", || count(&server, "set") >= LOCKS as u64).await;
+    let commands = count(&server, "evalsha") + count(&server, "eval");
+    assert!(commands <= 60, "{commands} commands");
+    assert!(held.iter().all(|guard| guard.is_valid()));
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_has_one_subscription_whatever_it_waits_for() {
+    const LOCKS: usize = 1_000;
+    let server = Server::start();
+    let (one, two) = (connect(&server).await.unwrap(), connect(&server).await.unwrap());
+    let mut held = Vec::new();
+    for n in 0..LOCKS {
+        held.push(one.mutex(format!("lock {n}")).acquire().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..LOCKS)
+        .map(|n| {
+            let lock = two.mutex(format!("lock {n}"));
+            tokio::spawn(async move { lock.acquire().await })
+        })
+        .collect();
+    until("all wait", || {
+        let waits = "local n = 0 for i = 0, 999 do n = n + redis.call('ZLEXCOUNT', 'leasehold{:lock ' .. i .. '}', '[q', '(r') end return n";
+        server.cli(&["eval", &format!("local ok, n = pcall(function() {waits} end) return ok and n or 0"), "0"]) == "1000"
+    })
+    .await;
+    assert_eq!(server.cli(&["pubsub", "channels"]).lines().count(), 2);
+    assert_eq!(server.cli(&["pubsub", "numpat"]), "0");
+    drop(held);
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Microseconds of the server per claim that queues and release that hands over, with so many in between: the best
+/// of some rounds, because the machine has other things to do.
+async fn cost(server: &Server, waiters: usize) -> f64 {
+    const ROUND: usize = 50;
+    let store = Redis::from_url(&server.url()).unwrap();
+    let key = Key::new(format!("queue of {waiters}")).unwrap();
+    let mut queue = std::collections::VecDeque::new();
+    let fresh = || Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
+    for _ in 0..=waiters {
+        queue.push_back(fresh());
+    }
+    for claim in &queue {
+        store.claim(claim).await.unwrap();
+    }
+    let mut best = f64::MAX;
+    for _ in 0..20 {
+        reset(server);
+        for _ in 0..ROUND {
+            queue.push_back(fresh());
+            store.claim(queue.back().unwrap()).await.unwrap();
+            store.release(&queue.pop_front().unwrap(), None).await.unwrap();
+        }
+        let text = server.cli(&["info", "commandstats"]);
+        let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+        let micros = line.split("usec_per_call=").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        best = best.min(micros.parse::<f64>().unwrap() * 2.0);
+    }
+    best
+}
+
+#[tokio::test]
+async fn a_long_queue_costs_hardly_more_than_a_short_one() {
+    let server = Server::start();
+    let (short, long) = (cost(&server, 10).await, cost(&server, 10_000).await);
+    assert!(long <= short * 2.0, "{short} us with ten waiters, {long} us with ten thousand");
+}
