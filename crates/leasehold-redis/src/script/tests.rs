@@ -1,6 +1,7 @@
 //! The scripts against the rule: on the golden vectors, and on random sequences of operations.
 
 mod differential;
+mod fence;
 mod server;
 
 use std::time::Duration;

@@ -93,9 +93,17 @@ impl Server {
         command
     }
 
+    pub(super) fn flush(&mut self) {
+        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+    }
+
+    pub(super) fn set_fence(&mut self, text: &str) {
+        redis::cmd("SET").arg("leasehold.fence").arg(text).exec(&mut self.connection).unwrap();
+    }
+
     /// Empties the server and puts this in.
     pub(super) fn load(&mut self, book: &Book, fence: &Fence, born: u64, now: u64) {
-        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+        self.flush();
         for (id, until) in fence.refused() {
             let mark = names::refused(&self.key, &id);
             redis::cmd("SET").arg(mark).arg(until).exec(&mut self.connection).unwrap();

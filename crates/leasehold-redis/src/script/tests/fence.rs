@@ -1,0 +1,99 @@
+//! The fence: numbers rise, whatever a server forgets.
+
+use std::time::Duration;
+
+use leasehold_core::rule::golden::Said;
+use leasehold_core::{Book, Claim, Fence, QuorumTerms, Units};
+
+use super::server::{EPOCH, Server};
+use super::{Asked, only};
+use crate::ask::Fences;
+use crate::reply;
+
+/// How far numbers leap, in milliseconds of the clock.
+const LEAP: u64 = 60_000;
+
+fn claim(server: &Server) -> Claim {
+    Claim::new(server.key.clone(), 1, Units::Exactly(1)).unwrap()
+}
+
+/// The token of a claim that holds at this time, and is given back.
+fn token(server: &mut Server, now: u64, seen: u64) -> u64 {
+    let claim = claim(server);
+    let (reply, _) = server.call(&Fences::One.claim(&claim, seen).unwrap(), now);
+    let answer = reply::answer(reply, &claim.key).unwrap();
+    server.call(&Fences::One.release(&claim, None), now);
+    match answer {
+        leasehold_core::Answer::Granted(grant) => grant.token,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+#[test]
+fn numbers_follow_the_clock_and_never_go_back_with_it() {
+    let mut server = Server::start();
+    server.load(&Book::default(), &Fence::above(7), 0, EPOCH);
+    assert_eq!(token(&mut server, EPOCH, 0), EPOCH * 1000);
+    assert_eq!(token(&mut server, EPOCH + 5, 0), (EPOCH + 5) * 1000);
+    assert_eq!(token(&mut server, EPOCH - 5_000, 0), (EPOCH + 5) * 1000 + 1);
+}
+
+#[test]
+fn numbers_are_above_what_the_client_has_seen() {
+    let mut server = Server::start();
+    server.load(&Book::default(), &Fence::above(7), 0, EPOCH);
+    let seen = (EPOCH + LEAP) * 1000;
+    assert_eq!(token(&mut server, EPOCH, seen), seen + 1);
+}
+
+#[test]
+fn an_emptied_server_whose_clock_is_behind_leaps_above_its_last_number() {
+    let mut server = Server::start();
+    // Its record is older than the leap with which it began.
+    server.load(&Book::default(), &Fence::above(7), 0, EPOCH);
+    let before = token(&mut server, EPOCH, 0);
+    server.flush();
+    let after = token(&mut server, EPOCH - 5_000, 0);
+    assert!(after > before, "{after} after {before}");
+}
+
+#[test]
+fn a_promoted_replica_whose_clock_is_behind_leaps_above_what_it_never_heard_of() {
+    let mut server = Server::start();
+    // The record of the old primary, whose clock was five seconds ahead, as far as it was replicated.
+    let heard = (EPOCH + 5_000) * 1000;
+    server.set_fence(&format!("{heard:016} {} {}", EPOCH - 1, "0".repeat(40)));
+    let unheard = heard + 100_000;
+    let after = token(&mut server, EPOCH + 300, 0);
+    assert!(after > unheard, "{after} after {unheard}");
+    assert!(after > heard + LEAP * 1000);
+    // Once: the next one follows.
+    assert_eq!(token(&mut server, EPOCH + 300, 0), after + 1);
+}
+
+#[test]
+fn a_server_that_forgot_something_is_too_young_for_a_quorum() {
+    let mut server = Server::start();
+    let old = format!("{:016} {} {}", EPOCH * 1000, EPOCH - 3_600_000, "0".repeat(40));
+    server.set_fence(&old);
+    let mut claim = claim(&server);
+    let (keep, min_age) = (Duration::from_secs(60), Duration::from_secs(60));
+    claim.quorum = Some(QuorumTerms { keep, min_age, again: false });
+    let asked = Asked::Claim(claim);
+    let at = |server: &mut Server, now| asked.ask(server, now).0;
+    assert!(matches!(at(&mut server, EPOCH), Said::Error(kind) if kind == "unavailable"));
+    assert!(matches!(at(&mut server, EPOCH + 59_999), Said::Error(_)));
+    assert!(matches!(at(&mut server, EPOCH + 60_000), Said::Granted { .. }));
+}
+
+#[test]
+fn a_renewal_among_many_names_its_own_lock() {
+    let mut server = Server::start();
+    let claims = [claim(&server), claim(&server)];
+    server.call(&Fences::One.claim(&claims[1], 0).unwrap(), EPOCH);
+    let (reply, _) = server.call(&Fences::One.renew(claims.iter()).unwrap(), EPOCH);
+    let key = &server.key;
+    let mut answers = reply::answers(reply, &[key, key]).unwrap();
+    assert!(matches!(answers.pop(), Some(leasehold_core::Answer::Granted(_))));
+    assert!(matches!(only(Ok(answers)), Ok(leasehold_core::Answer::Gone)));
+}
