@@ -1,6 +1,7 @@
 //! A quorum of three different members before the suite that judges every store. It promises no order, so the cases
 //! about order are skipped, and so is what its members cannot decide together.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,22 +56,24 @@ impl Fixture for OfThree {
         })
     }
 
-    /// Asks the members, not the quorum: what two of them have counts. The third is told in the background.
+    /// Asks the members, not the quorum: what two of them have counts. The third is told in the background, and that
+    /// may be another one for every claim.
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
         Box::pin(async move {
             let all = self.shown().await?;
-            let count = |what: fn(&Snapshot) -> u64| {
-                let here = |shown: &&Snapshot| shown.key == *key;
-                let mut counts = all.each_ref().map(|shown| shown.iter().filter(here).map(what).sum::<u64>());
-                counts.sort_unstable();
-                counts[1]
-            };
+            let here = || all.iter().flatten().filter(|shown| shown.key == *key);
+            let mut by_token: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            for holder in here().flat_map(|shown| &shown.holders) {
+                by_token.entry(holder.token).or_default().push(holder.units);
+            }
+            let held: Vec<u64> = by_token.values().filter(|units| units.len() >= 2).map(|u| u[0]).collect();
             let mut residue = all.each_ref().map(Vec::len);
             residue.sort_unstable();
             Ok(RawState {
-                holders: count(|shown| shown.holders.len() as u64) as usize,
-                units: count(Snapshot::held),
-                waiters: count(|shown| shown.waiters.len() as u64) as usize,
+                holders: held.len(),
+                units: held.iter().sum(),
+                // Nobody may queue on any member.
+                waiters: here().map(|shown| shown.waiters.len()).sum(),
                 residue: residue[1],
             })
         })
