@@ -82,7 +82,7 @@ fn line(text: &mut String, name: String, figures: &Figures, ratio: String) {
 }
 
 fn row(text: &mut String, [name, subject, median, best, p50, p99, longest, ratio]: [String; 8]) {
-    let line = format!("{name:<26}{subject:<36}{median:>9}{best:>9}{p50:>9}{p99:>9}{longest:>9}  {ratio}");
+    let line = format!("{name:<28}{subject:<32}{median:>9}{best:>9}{p50:>9}{p99:>9}{longest:>9}  {ratio}");
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
