@@ -3,8 +3,11 @@
 mod judged;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use judged::{Place, judge};
+use leasehold_core::{Result, Store};
+use leasehold_redis::Redis;
 use leasehold_servers::Proxy;
 use leasehold_servers::redis::Cluster;
 
@@ -22,6 +25,10 @@ impl Place for Nodes {
 
     fn url(&self) -> String {
         self.0.url()
+    }
+
+    fn store(url: &str) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Redis::from_url(url)?))
     }
 
     fn primaries(&mut self) -> Vec<u16> {

@@ -3,8 +3,10 @@
 mod judged;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use judged::{Place, judge};
+use leasehold_core::{Result, Store};
 use leasehold_servers::Proxy;
 use leasehold_servers::redis::Redis;
 
@@ -28,6 +30,10 @@ impl Place for Single {
 
     fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.proxy.port())
+    }
+
+    fn store(url: &str) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(leasehold_redis::Redis::from_url(url)?))
     }
 
     fn primaries(&mut self) -> Vec<u16> {

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
-use leasehold_core::{Error, ErrorKind, Fut, Key, Store};
-use leasehold_redis::Redis;
+use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_servers::{Mode, Proxy};
 
 /// Short, but long against a call on a busy machine.
@@ -20,10 +19,16 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
     fn start() -> Self;
     /// How clients reach them.
     fn url(&self) -> String;
+    /// What clients make of that.
+    fn store(url: &str) -> Result<Arc<dyn Store>>;
     /// Where the keys are, to look from outside.
     fn primaries(&mut self) -> Vec<u16>;
+    /// What they have about a lock.
+    fn look(&mut self, key: &Key) -> redis::RedisResult<RawState> {
+        self.primaries().iter().try_fold(RawState::default(), |sum, port| Ok(plus(sum, &look(*port, key)?)))
+    }
     /// Stops a server without warning, and sees to it that the others go on or that it comes back.
-    fn restart(&mut self) -> std::result::Result<(), &'static str>;
+    fn restart(&mut self) -> Result<(), &'static str>;
     /// What stands between the clients and them, where something does.
     fn proxy(&self) -> Option<&Proxy>;
 }
@@ -31,7 +36,7 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
 /// Judges the store on these servers.
 pub(crate) fn judge<P: Place>(name: &'static str) -> ExitCode {
     let pool: Arc<Pool<P>> = Arc::default();
-    let part = victim(|url| Ok(Arc::new(Redis::from_url(url)?)));
+    let part = victim(P::store);
     part.unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.clone()))))
 }
 
@@ -81,11 +86,11 @@ impl<P: Place> Drop for Judged<P> {
 
 impl<P: Place> Fixture for Judged<P> {
     fn store(&self) -> Fut<'_, Arc<dyn Store>> {
-        Box::pin(async { Ok(Arc::new(Redis::from_url(&self.url)?) as _) })
+        Box::pin(async { P::store(&self.url) })
     }
 
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
-        Box::pin(async move { look(&self.with(Place::primaries), key).map_err(failed) })
+        Box::pin(async move { self.with(|place| place.look(key)).map_err(failed) })
     }
 
     fn lease(&self) -> Duration {
@@ -139,24 +144,30 @@ elseif kind == 'string' then
 end
 return { holders, string.format('%d', units), waiters }";
 
-/// What the servers on these ports have about a lock. Every refusal is counted: a trial has its servers for itself.
-fn look(primaries: &[u16], key: &Key) -> redis::RedisResult<RawState> {
+/// What a server has about a lock. Every refusal is counted: a trial has its servers for itself.
+pub(crate) fn look(port: u16, key: &Key) -> redis::RedisResult<RawState> {
     let names = [format!("leasehold{{:{}}}", key.as_str()), format!("leasehold:{}", key.as_str())];
     let mut state = RawState::default();
-    for port in primaries {
-        let mut server = connect(*port)?;
-        let stored: Vec<Vec<u8>> = redis::cmd("KEYS").arg("leasehold*").query(&mut server)?;
-        for name in &stored {
-            let is_lock = names.iter().any(|lock| lock.as_bytes() == name);
-            state.residue += usize::from(is_lock || name.starts_with(b"leasehold.refused:"));
-            if is_lock {
-                let (holders, units, waiters): (usize, u64, usize) =
-                    redis::cmd("EVAL").arg(COUNT).arg(1).arg(name).query(&mut server)?;
-                state.holders += holders;
-                state.units += units;
-                state.waiters += waiters;
-            }
+    let mut server = connect(port)?;
+    let stored: Vec<Vec<u8>> = redis::cmd("KEYS").arg("leasehold*").query(&mut server)?;
+    for name in &stored {
+        let is_lock = names.iter().any(|lock| lock.as_bytes() == name);
+        let residue = usize::from(is_lock || name.starts_with(b"leasehold.refused:"));
+        state = plus(state, &RawState { residue, ..RawState::default() });
+        if is_lock {
+            let (holders, units, waiters): (usize, u64, usize) =
+                redis::cmd("EVAL").arg(COUNT).arg(1).arg(name).query(&mut server)?;
+            state = plus(state, &RawState { holders, units, waiters, residue: 0 });
         }
     }
     Ok(state)
+}
+
+fn plus(one: RawState, two: &RawState) -> RawState {
+    RawState {
+        holders: one.holders + two.holders,
+        units: one.units + two.units,
+        waiters: one.waiters + two.waiters,
+        residue: one.residue + two.residue,
+    }
 }
