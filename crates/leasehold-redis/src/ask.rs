@@ -82,11 +82,12 @@ impl Fences {
         call
     }
 
-    /// Looks.
-    pub(crate) fn inspect(self, key: &Key) -> Call {
-        let mut call = self.call(&script::INSPECT, key, Ack::Free);
-        call.keys.remove(0);
-        call
+    /// Looks at locks in one slot, or at any on a single server.
+    pub(crate) fn inspect<'a>(self, keys: impl Iterator<Item = &'a Key>) -> Option<Call> {
+        let mut keys = keys.peekable();
+        let mut call = self.call(&script::INSPECT, keys.peek()?, Ack::Free);
+        call.keys = keys.map(names::lock).collect();
+        Some(call)
     }
 
     /// A call that names the fence and the lock.

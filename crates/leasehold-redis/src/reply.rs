@@ -41,12 +41,10 @@ pub(crate) fn answer(reply: Value, key: &Key) -> Result<Answer> {
     })
 }
 
-/// How many claims stand.
-pub(crate) fn answers(reply: Value, keys: &[&Key]) -> Result<Vec<Answer>> {
+/// The replies about so many locks.
+pub(crate) fn each(reply: Value, locks: usize) -> Result<Vec<Value>> {
     match reply {
-        Value::Array(replies) if replies.len() == keys.len() => {
-            replies.into_iter().zip(keys).map(|(reply, key)| answer(reply, key)).collect()
-        }
+        Value::Array(replies) if replies.len() == locks => Ok(replies),
         other => Err(strange(&other)),
     }
 }

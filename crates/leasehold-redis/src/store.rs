@@ -15,10 +15,13 @@ use crate::ask::Fences;
 use crate::link::Link;
 use crate::names;
 use crate::reply::{self, Heard};
+use crate::script::Call;
 use crate::url::Target;
 
 /// How many locks a page of `list` has.
 const PAGE: usize = 500;
+/// How many locks the server shows in one answer.
+const SEEN: usize = 100;
 /// How many keys the server looks at for one answer to SCAN.
 const SCANNED: usize = 1000;
 
@@ -87,37 +90,42 @@ impl Redis {
         Ok(self.note(claim, reply::answer(reply.map_err(|e| e.on(&claim.key))?, &claim.key)?))
     }
 
-    async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
-        let mut places: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-        for (place, claim) in claims.iter().enumerate() {
-            let slot = if self.link.is_cluster() { names::slot(&names::lock(&claim.key)) } else { 0 };
-            places.entry(slot).or_default().push(place);
+    /// Which of these locks can go into one call: all, or those of a slot.
+    fn groups<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<Vec<usize>> {
+        let mut groups: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (place, key) in keys.enumerate() {
+            let slot = if self.link.is_cluster() { names::slot(&names::lock(key)) } else { 0 };
+            groups.entry(slot).or_default().push(place);
         }
-        let calls =
-            places.values().filter_map(|places| self.fences().renew(places.iter().map(|i| &claims[*i])));
-        let replies = self.link.calls(calls.collect()).await;
-        let mut answers = vec![Answer::Gone; claims.len()];
-        for (places, reply) in places.values().zip(replies) {
-            let keys: Vec<&Key> = places.iter().map(|i| &claims[*i].key).collect();
-            for (i, answer) in places.iter().zip(reply::answers(reply?, &keys)?) {
-                answers[*i] = self.note(&claims[*i], answer);
-            }
-        }
-        Ok(answers)
+        groups.into_values().collect()
     }
 
-    async fn look(&self, keys: &[Key]) -> Result<Vec<Snapshot>> {
-        let calls = keys.iter().map(|key| self.fences().inspect(key)).collect();
-        let mut shown = Vec::new();
-        for (key, reply) in keys.iter().zip(self.link.calls(calls).await) {
-            match reply::snapshot(reply?, key) {
-                Ok(snapshot) => shown.extend(snapshot),
-                // Something else that only looks like a lock of ours.
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Err(error),
-            }
+    /// Makes one call per group. The replies are in the order of the locks.
+    async fn each(&self, groups: Vec<Vec<usize>>, calls: Vec<Call>) -> Result<Vec<Value>> {
+        let mut all = BTreeMap::new();
+        for (places, reply) in groups.into_iter().zip(self.link.calls(calls).await) {
+            let replies = reply::each(reply?, places.len())?;
+            all.extend(places.into_iter().zip(replies));
         }
-        Ok(shown)
+        Ok(all.into_values().collect())
+    }
+
+    async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
+        let groups = self.groups(claims.iter().map(|claim| &claim.key));
+        let renew = |places: &Vec<usize>| self.fences().renew(places.iter().map(|i| &claims[*i]));
+        let calls = groups.iter().filter_map(renew).collect();
+        let replies = self.each(groups, calls).await?;
+        let answer =
+            |(claim, reply): (&Claim, Value)| Ok(self.note(claim, reply::answer(reply, &claim.key)?));
+        claims.iter().zip(replies).map(answer).collect()
+    }
+
+    /// What is stored about these locks, in their order.
+    async fn look(&self, keys: &[Key]) -> Result<Vec<Value>> {
+        let groups = self.groups(keys.iter());
+        let inspect = |places: &Vec<usize>| self.fences().inspect(places.iter().map(|i| &keys[*i]));
+        let calls = groups.iter().filter_map(inspect).collect();
+        self.each(groups, calls).await
     }
 
     /// The names of all locks that start with `prefix`. Walks through all keys of all servers.
@@ -149,10 +157,21 @@ impl Redis {
         let more = keys.len() > PAGE;
         keys.truncate(PAGE);
         let next = keys.last().filter(|_| more).map(|key| key.as_str().to_owned());
-        Ok(Page { resources: self.look(&keys).await?, next })
+        let mut resources = Vec::new();
+        for keys in keys.chunks(SEEN) {
+            for (key, reply) in keys.iter().zip(self.look(keys).await?) {
+                match reply::snapshot(reply, key) {
+                    Ok(snapshot) => resources.extend(snapshot),
+                    // Something else that only looks like a lock of ours.
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(Page { resources, next })
     }
 
-    async fn run(&self, call: crate::script::Call, key: &Key) -> Result<Value> {
+    async fn run(&self, call: Call, key: &Key) -> Result<Value> {
         self.link.call(call).await.map_err(|e| e.on(key))
     }
 }
@@ -192,7 +211,10 @@ impl Store for Redis {
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
-        Box::pin(async move { reply::snapshot(self.run(self.fences().inspect(key), key).await?, key) })
+        Box::pin(async move {
+            let mut replies = self.look(std::slice::from_ref(key)).await.map_err(|e| e.on(key))?;
+            replies.pop().map_or(Ok(None), |reply| reply::snapshot(reply, key))
+        })
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {

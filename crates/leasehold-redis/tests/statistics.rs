@@ -1,4 +1,5 @@
 //! What things cost, counted by the server itself.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! What a Redis server can do to locks that no other store can.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 use std::time::Duration;
 

@@ -1,19 +1,24 @@
--- inspect: all that is stored about a lock.
--- keys: the lock
+-- inspect: all that is stored about some locks.
+-- keys: the locks
 -- arguments: none
--- result: nothing, or the time, the head, and each claim
+-- result: of each that it is free or foreign, or the time, its head, and its claims
 --@ clock
 --@ format
 --@ ledger
-if not open(KEYS[1]) then
-  return { 'foreign' }
-elseif not head then
-  return { 'free' }
-end
 local all = {}
-for i, r in ipairs(rows()) do
-  all[i] = { r.id, r.seat, r.token, r.held, r.wanted, r.least, r.since, r.lease, r.patience, r.expires, r.lock_delay,
-    r.inbox, r.label, r.value, r.count, r.given, r.asked }
+for i, name in ipairs(KEYS) do
+  if not open(name) then
+    all[i] = { 'foreign' }
+  elseif not head then
+    all[i] = { 'free' }
+  else
+    local claims = {}
+    for j, r in ipairs(rows()) do
+      claims[j] = { r.id, r.seat, r.token, r.held, r.wanted, r.least, r.since, r.lease, r.patience, r.expires,
+        r.lock_delay, r.inbox, r.label, r.value, r.count, r.given, r.asked }
+    end
+    all[i] = { 'used', now, head.limit, head.effective, head.held, head.claims, head.waiting, head.quiet_until,
+      head.last, head.last_until, claims }
+  end
 end
-return { 'used', now, head.limit, head.effective, head.held, head.claims, head.waiting, head.quiet_until, head.last,
-  head.last_until, all }
+return all

@@ -7,7 +7,7 @@ mod server;
 use std::time::Duration;
 
 use leasehold_core::rule::golden::{Case, Op, Promoted, Said, Seen, State, load};
-use leasehold_core::{Change, Claim, Fence, Key, Result, Units};
+use leasehold_core::{Change, Claim, Fence, Key, Units};
 
 use self::server::{After, EPOCH, Server};
 use crate::ask::Fences;
@@ -74,20 +74,20 @@ impl Asked {
             Self::Amend(claim, change) => Fences::One.amend(claim, change, 0).unwrap(),
             Self::Release(claim, refuse_for) => Fences::One.release(claim, *refuse_for),
             Self::Evict(token) => Fences::One.evict(&key, *token),
-            Self::Inspect => Fences::One.inspect(&key),
+            Self::Inspect => Fences::One.inspect(std::iter::once(&key)).unwrap(),
         };
         let (reply, after) = server.call(&call, now);
         let said = match self {
             Self::Claim(_) | Self::Amend(..) => Said::answer(&reply::answer(reply, &key)),
-            Self::Renew(_) => Said::answer(&only(reply::answers(reply, &[&key]))),
+            Self::Renew(_) => Said::answer(&reply::answer(only(reply), &key)),
             Self::Release(..) => Said::released(&reply::released(reply, &key)),
             Self::Evict(_) => Said::evicted(&reply::evicted(reply, &key)),
-            Self::Inspect => Said::shows(&reply::snapshot(reply, &key)),
+            Self::Inspect => Said::shows(&reply::snapshot(only(reply), &key)),
         };
         (said, after)
     }
 }
 
-fn only<T>(answers: Result<Vec<T>>) -> Result<T> {
-    answers.map(|mut answers| answers.remove(0))
+fn only(reply: redis::Value) -> redis::Value {
+    reply::each(reply, 1).unwrap().remove(0)
 }

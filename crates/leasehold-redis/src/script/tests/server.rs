@@ -62,7 +62,8 @@ impl Server {
 
     /// Runs a script as if it were this time, and looks at what came of it.
     pub(super) fn call(&mut self, call: &Call, now: u64) -> (Value, After) {
-        let (command, inspect) = (self.command(call), self.command(&Fences::One.inspect(&self.key)));
+        let inspect = Fences::One.inspect(std::iter::once(&self.key)).unwrap();
+        let (command, inspect) = (self.command(call), self.command(&inspect));
         let mut pipe = redis::pipe();
         pipe.set("clock", now).ignore().add_command(command).add_command(inspect);
         pipe.cmd("EVAL").arg(MARKS).arg(0).get("leasehold.fence");
@@ -70,7 +71,8 @@ impl Server {
         let all: (Value, Value, Vec<(String, u64)>, String) =
             pipe.query(&mut self.connection).unwrap_or_else(|e| panic!("{}: {e}", call.script.name));
         let (reply, stored, marks, fence) = all;
-        let book = reply::book(stored, &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
+        let book =
+            reply::book(super::only(stored), &self.key).unwrap().map_or_else(Book::default, |(_, book)| book);
         let mut fence = Fence::above(fence[..16].parse().unwrap());
         for (mark, until) in marks {
             let id = u128::from_str_radix(&mark["leasehold.refused:".len()..][..32], 16).unwrap();
