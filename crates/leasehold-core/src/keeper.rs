@@ -209,11 +209,13 @@ fn closed() -> Error {
 pub(crate) struct Tries {
     until: Moment,
     failed: u32,
+    /// An earlier try that may have happened, whatever became of the later ones.
+    doubt: Option<Error>,
 }
 
 impl Tries {
     pub(crate) fn new(until: Moment) -> Self {
-        Self { until, failed: 0 }
+        Self { until, failed: 0, doubt: None }
     }
 
     /// Sleeps before the next try, or gives the error back when there is to be none.
@@ -221,7 +223,11 @@ impl Tries {
         let pause = back_off(self.failed, Duration::from_secs(1));
         self.failed += 1;
         if !error.is_retryable() || clock.now() + pause >= self.until {
-            return Err(error);
+            let in_doubt = if error.kind() == ErrorKind::Unavailable { self.doubt.take() } else { None };
+            return Err(in_doubt.unwrap_or(error));
+        }
+        if error.kind() == ErrorKind::Indeterminate {
+            self.doubt = Some(error);
         }
         tokio::time::sleep(pause).await;
         Ok(())

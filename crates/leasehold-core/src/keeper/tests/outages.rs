@@ -57,6 +57,18 @@ async fn a_short_outage_costs_neither_the_holder_nor_the_waiter_anything() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_may_have_happened_is_in_doubt_also_when_no_later_try_was_sent() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let latch = client.latch("k");
+    latch.set(5).await.unwrap();
+    faults.once(Verb::Amend, Fault { reply: Reply::Lost, ..Fault::default() });
+    faults.plan(|_| Fault { request: Request::Refused, ..Fault::default() });
+    let error = latch.count_down().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_single_notification_hand_over_takes_a_second_and_loss_a_third_of_a_lease() {
     let world = World::new();
     let (client, faults) = client(&world).await;
