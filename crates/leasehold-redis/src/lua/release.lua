@@ -5,6 +5,8 @@
 --@ clock
 local id, refuse_for = ARGV[1], tonumber(ARGV[2])
 if KEYS[3] then
+  -- Changes nothing, so that the mark can be written where memory is full.
+  call('PERSIST', KEYS[1])
   -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
   call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
 end
