@@ -1,6 +1,6 @@
 //! One server process: started, frozen, killed, and never left behind.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -37,9 +37,9 @@ impl Process {
     ///
     /// # Panics
     /// When there is no shell.
-    pub fn start(program: &str, arguments: &[OsString]) -> Self {
+    pub fn start(program: impl AsRef<OsStr>, arguments: &[OsString]) -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", GUARD, "guard", program]).args(arguments);
+        shell.args(["-c", GUARD, "guard"]).arg(program).args(arguments);
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut guard = shell.spawn().expect("sh is on every machine");
         let mut line = String::new();

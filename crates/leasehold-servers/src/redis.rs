@@ -1,6 +1,7 @@
 //! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS.
 
 mod certificates;
+mod clock;
 mod cluster;
 mod sentinel;
 
@@ -29,6 +30,8 @@ pub struct Redis {
     process: Process,
     port: u16,
     directory: TempDir,
+    /// The words before the name of the program.
+    around: Vec<OsString>,
     settings: Vec<String>,
 }
 
@@ -43,11 +46,17 @@ impl Redis {
     /// # Panics
     /// When there is no `redis-server`, or it does not answer.
     pub fn with(settings: &[&str]) -> Self {
+        Self::around(settings, |_| Vec::new())
+    }
+
+    /// A server that is started by more words than its name, which `around` makes for its directory.
+    fn around(settings: &[&str], around: impl FnOnce(&Path) -> Vec<OsString>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let around = around(directory.path());
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let port = free_port();
-        let process = run(port, directory.path(), &settings);
-        let mut server = Self { process, port, directory, settings };
+        let process = run(&around, port, directory.path(), &settings);
+        let mut server = Self { process, port, directory, around, settings };
         server.wait();
         server
     }
@@ -56,11 +65,21 @@ impl Redis {
     pub fn replica_of(primary: &Self, settings: &[&str]) -> Self {
         let port = primary.port.to_string();
         let follow = ["--replicaof", "127.0.0.1", &port];
-        let replica = Self::with(&[&follow, settings].concat());
+        Self::with(&[&follow, settings].concat()).following()
+    }
+
+    /// A replica whose clock is so many seconds behind.
+    pub fn replica_behind(primary: &Self, seconds: u32) -> Self {
+        let port = primary.port.to_string();
+        let follow = ["--replicaof", "127.0.0.1", &port];
+        Self::around(&follow, |directory| clock::behind(seconds, directory)).following()
+    }
+
+    fn following(self) -> Self {
         wait_until("the replica has the data", START, || {
-            replica.cli(&["info", "replication"]).contains("master_link_status:up")
+            self.cli(&["info", "replication"]).contains("master_link_status:up")
         });
-        replica
+        self
     }
 
     /// Its port on loopback.
@@ -91,7 +110,7 @@ impl Redis {
 
     /// Starts it again on the same port after it was killed or stopped.
     pub fn start_again(&mut self) {
-        self.process = run(self.port, self.directory.path(), &self.settings);
+        self.process = run(&self.around, self.port, self.directory.path(), &self.settings);
         self.wait();
     }
 
@@ -114,9 +133,10 @@ impl Redis {
     }
 }
 
-fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
+fn run(around: &[OsString], port: u16, directory: &Path, settings: &[String]) -> Process {
     let port = port.to_string();
-    let mut words: Vec<OsString> = Vec::new();
+    let mut words = around.to_vec();
+    words.push("redis-server".into());
     for word in ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--logfile", LOG, "--dir"] {
         words.push(word.into());
     }
@@ -124,7 +144,8 @@ fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
     // Replicas get their data at once.
     words.extend(["--repl-diskless-sync-delay", "0"].map(OsString::from));
     words.extend(settings.iter().map(OsString::from));
-    Process::start("redis-server", &words)
+    let program = words.remove(0);
+    Process::start(&program, &words)
 }
 
 fn log(directory: &Path) -> String {
