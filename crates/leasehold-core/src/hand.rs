@@ -31,6 +31,8 @@ struct Guards {
     count: usize,
     /// One of them is changing all of it, or tried to and the outcome is not known: nobody joins.
     is_closed: bool,
+    /// Until when a copy of an earlier change, which nobody answered, may still arrive and undo the next.
+    unsettled_until: Option<Moment>,
 }
 
 impl Hand {
@@ -81,6 +83,15 @@ impl Hand {
         self.lock().is_closed = false;
     }
 
+    pub(crate) fn unsettled_until(&self) -> Option<Moment> {
+        self.lock().unsettled_until
+    }
+
+    pub(crate) fn settles_at(&self, at: Option<Moment>) {
+        let mut guards = self.lock();
+        guards.unsettled_until = guards.unsettled_until.max(at);
+    }
+
     /// Takes the claim out of the renewals; what is left is to tell the store.
     fn part(&self) -> Leaving {
         let leaving = Leaving::new(self.life.0.clone(), &self.claim, &self.hold);
@@ -109,7 +120,7 @@ pub(crate) struct Share {
 impl Share {
     /// All of a new hold.
     pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        let guards = Mutex::new(Guards { count: 1, is_closed: false });
+        let guards = Mutex::new(Guards { count: 1, is_closed: false, unsettled_until: None });
         let hand = Hand { life, claim, hold, renewal, keep_until: OnceLock::new(), guards };
         Self { hand: Arc::new(hand), has_left: false }
     }

@@ -127,7 +127,7 @@ impl<G: From<Guard>> Request<G> {
     /// Acquires it if that is possible at once; `None` when somebody else has it.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire); `Lost` when its lease was over before the store's answer came.
     pub async fn try_acquire(&self) -> Result<Option<G>> {
         self.attempt(Wait::Not).await
     }
@@ -176,7 +176,15 @@ impl<G: From<Guard>> Request<G> {
                 // The place was lost, or the store has no queue: again, after a random pause.
                 Some(ended) => {
                     drop(pending);
-                    if let (Ended::Gone, IfGone::Fail(why)) = (ended, self.if_gone) {
+                    let over = match (ended, self.if_gone, wait) {
+                        (Ended::Gone, IfGone::Fail(why), _) => Some(why),
+                        // One try is one try: the next could be as slow.
+                        (Ended::Gone, _, Wait::Not) => {
+                            Some("granted, and over before its answer came: ask again")
+                        }
+                        _ => None,
+                    };
+                    if let Some(why) = over {
                         return Err(Error::new(ErrorKind::Lost, why).on(&self.key()?));
                     }
                     let mut pause = self.options.retry_pause(failed);

@@ -31,12 +31,14 @@ pub(crate) struct Pending {
     keeper: Arc<Keeper>,
     claim: Claim,
     hold: Arc<Hold>,
+    started: Moment,
     settled: bool,
 }
 
 impl Pending {
     pub(super) fn new(keeper: Arc<Keeper>, claim: Claim, hold: Arc<Hold>) -> Self {
-        Self { keeper, claim, hold, settled: false }
+        let started = keeper.clock.now();
+        Self { keeper, claim, hold, started, settled: false }
     }
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
@@ -106,10 +108,12 @@ impl Pending {
         }
     }
 
-    /// Waits for the keeper to hear how long the lease is of what the store has granted: no longer than one call.
+    /// Waits for the keeper to hear how long the lease is of what the store has granted. Within the time of two calls
+    /// since it began, so that no attempt takes longer because its store has sessions.
     async fn confirm(&mut self) -> Result<Option<Ended>> {
-        let limit = self.keeper.call_timeout;
-        match self.turn(Some(self.keeper.clock.now() + limit)).await? {
+        let limit = self.keeper.call_timeout * 2;
+        let until = (self.started + limit).max(self.keeper.clock.now() + GRACE);
+        match self.turn(Some(until)).await? {
             Some(Ended::TooLate) => {
                 let message = format!("granted, but nobody said within {limit:?} for how long: given back");
                 Err(Error::new(ErrorKind::Indeterminate, message).on(&self.claim.key))

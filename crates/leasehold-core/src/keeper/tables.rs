@@ -255,6 +255,10 @@ impl Tables {
         let Some(entry) = self.entries.get(&id) else { return Stand::Gone };
         let key = self.lease_key(&entry.claim);
         let hold = entry.hold.clone();
+        if hold.stage() == Stage::Held && promotion.token <= hold.token() {
+            // Known already. Late or told twice, it would bring back the units from before a downgrade.
+            return Stand::Held;
+        }
         let first = entry.phase == Phase::Waiting;
         let fresh = entry.claim.lease.filter(|_| Mutant::PromotionExtendsLease.lives());
         let extension = fresh.map(|length| Extension { sent: now, length }).or(entry.extension);
