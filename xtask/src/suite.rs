@@ -43,9 +43,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     if !options.allow_missing.is_empty() {
         cargo.env("LEASEHOLD_ALLOW_MISSING", options.allow_missing.join(","));
     }
-    let tally = stream(cargo, &mut std::io::stdout().lock())?;
+    let mut tally = stream(cargo, &mut std::io::stdout().lock())?;
+    if !options.quick {
+        tally.add(&stream(simulation(), &mut std::io::stdout().lock())?);
+    }
     println!("{tally}");
     Ok(if tally.failed > 0 || tally.passed == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The client runtime under seeded faults: as many schedules as only a release build can run.
+fn simulation() -> Command {
+    let mut cargo = cargo::command();
+    cargo.args(["run", "--release", "--package", "leasehold-simulation", "--", "--check"]);
+    cargo
 }
 
 /// Passes the output on, line by line, and counts what it reports.

@@ -27,8 +27,9 @@ pub(crate) struct Attempt {
     queued: Option<(u64, Duration)>,
     granted: Option<(Duration, u64, u64)>,
     ended: Option<Duration>,
-    /// A release of it has arrived: another copy of the same finds nothing.
-    pub(crate) released: bool,
+    /// Its claim was handed over, and a late copy of it has brought it back since: there are two holds with its id.
+    handed_over: bool,
+    pub(crate) came_back: bool,
     /// Nobody waits for its outcome any more.
     pub(crate) over: bool,
 }
@@ -67,8 +68,20 @@ impl Arrivals {
 impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
         let (claim, queued, granted, ended) = (None, None, None, None);
-        let (released, over) = (false, false);
-        self.0.push(Attempt { spot, fairness, asked: now, claim, queued, granted, ended, released, over });
+        let (handed_over, came_back, over) = (false, false, false);
+        let asked = now;
+        self.0.push(Attempt {
+            spot,
+            fairness,
+            asked,
+            claim,
+            queued,
+            granted,
+            ended,
+            handed_over,
+            came_back,
+            over,
+        });
         self.0.len() as u64 - 1
     }
 
@@ -91,13 +104,14 @@ impl Attempts {
     pub(crate) fn seated(&mut self, number: u64, seat: u64) {
         if let Some(attempt) = self.get_mut(number) {
             attempt.queued = attempt.queued.filter(|(place, _)| *place == seat);
+            attempt.came_back |= attempt.handed_over;
         }
     }
 
-    /// The store has let go of it on our word.
-    pub(crate) fn released(&mut self, number: u64) {
-        if let Some(attempt) = self.get_mut(number) {
-            attempt.released = true;
+    /// The claim with this id was handed over.
+    pub(crate) fn handed_over(&mut self, id: ClaimId) {
+        if let Some(attempt) = self.0.iter_mut().find(|attempt| attempt.claim == Some(id)) {
+            attempt.handed_over = true;
         }
     }
 

@@ -73,12 +73,7 @@ impl World {
                 outer
             } else {
                 let signal = guard.signal();
-                let known = state
-                    .beliefs
-                    .evicted
-                    .iter()
-                    .find(|(number, with, _)| (*number, *with) == (attempt, token));
-                let (changing, evicted) = (false, known.map(|(_, _, at)| *at));
+                let (changing, evicted) = (false, state.beliefs.evicted_at(attempt, token));
                 // Who was evicted before it knew that it held says nothing about the order of grants.
                 if evicted.is_none() {
                     state.attempts.granted(attempt, token, units, now);
@@ -91,8 +86,10 @@ impl World {
         };
         let rests = {
             let state = self.state();
+            // Who was evicted before it heard of its grant began before the rest did.
+            let is_evicted = state.beliefs.evicted_at(attempt, token).is_some();
             // A clock that jumped has had its rest.
-            state.coverage.jumps == 0 && now < state.beliefs.job_rests_until
+            !is_evicted && state.coverage.jumps == 0 && now < state.beliefs.job_rests_until
         };
         if spot == Spot::JOB && rests {
             self.violated(format!("attempt {attempt} runs the job before its time of rest is over"));
@@ -151,12 +148,6 @@ impl World {
         attempts.iter().any(|attempt| state.beliefs.evicted.iter().any(|(number, ..)| number == attempt))
     }
 
-    /// Whether the store has let go of any of these on our word.
-    pub(crate) fn any_released(&self, attempts: &[u64]) -> bool {
-        let state = self.state();
-        attempts.iter().any(|number| state.attempts.get(*number).is_some_and(|attempt| attempt.released))
-    }
-
     /// The job was given back in good order: nobody starts it before this.
     pub(crate) fn job_rests_until(&self, at: Duration) {
         self.state().beliefs.job_rests_until = at;
@@ -198,6 +189,12 @@ impl State {
 impl Beliefs {
     fn get_mut(&mut self, attempt: u64) -> Option<&mut Belief> {
         self.held.iter_mut().find(|belief| belief.attempt == attempt)
+    }
+
+    /// When an administrator ended this grant, if that happened.
+    fn evicted_at(&self, attempt: u64, token: u64) -> Option<Duration> {
+        let same = |(number, with, _): &&(u64, u64, Duration)| (*number, *with) == (attempt, token);
+        self.evicted.iter().find(same).map(|(_, _, at)| *at)
     }
 
     /// The loss of a lock is final.

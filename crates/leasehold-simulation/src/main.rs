@@ -34,6 +34,9 @@ struct Arguments {
     /// Leaves a class of trouble out, to look behind a known bug.
     #[arg(long)]
     without: Vec<String>,
+    /// Reports like a test, and looks whether clocks that are too far apart are reported: what CI runs.
+    #[arg(long, conflicts_with_all = ["trace", "rates_too_far_apart"])]
+    check: bool,
     /// Goes on after a violation, and counts them.
     #[arg(long)]
     keep_going: bool,
@@ -89,8 +92,46 @@ fn main() -> ExitCode {
     };
     match arguments.seed.filter(|_| arguments.trace) {
         Some(seed) => tell(&setup, seed),
-        None => run_many(&arguments, &setup),
+        None if arguments.check => check(&arguments, &setup),
+        None => {
+            let found = run_many(&arguments, &setup);
+            if found.is_clean && found.is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
     }
+}
+
+/// How many schedules with clocks that are too far apart may pass before one is reported.
+const TOO_FAR_APART: u64 = 500;
+
+/// What many schedules showed.
+#[derive(Debug)]
+struct Found {
+    /// No law was broken.
+    is_clean: bool,
+    /// Everything that can happen did.
+    is_complete: bool,
+}
+
+/// Prints what a test harness would, for whoever counts tests.
+fn check(arguments: &Arguments, setup: &Setup) -> ExitCode {
+    let found = run_many(arguments, setup);
+    let apart = Setup { rates: Rates::TooFarApart, ..setup.clone() };
+    let is_reported = (1..=TOO_FAR_APART)
+        .filter_map(|seed| run(&apart, seed).violation)
+        .any(|violation| violation.contains("believe"));
+    let tests = [
+        ("no_schedule_breaks_a_law", found.is_clean),
+        ("everything_happens_in_some_schedule", found.is_complete),
+        ("clocks_too_far_apart_are_reported", is_reported),
+    ];
+    for (name, is_fine) in tests {
+        println!("test simulation::{name} ... {}", if is_fine { "ok" } else { "FAILED" });
+    }
+    let passed = tests.iter().filter(|(_, is_fine)| *is_fine).count();
+    let failed = tests.len() - passed;
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs one seed until it fails, and tells its story.
@@ -115,7 +156,7 @@ fn tell(setup: &Setup, seed: u64) -> ExitCode {
     }
 }
 
-fn run_many(arguments: &Arguments, setup: &Setup) -> ExitCode {
+fn run_many(arguments: &Arguments, setup: &Setup) -> Found {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let first = arguments.seed.unwrap_or(1);
     let next = AtomicU64::new(first);
@@ -157,5 +198,5 @@ fn run_many(arguments: &Arguments, setup: &Setup) -> ExitCode {
     if !missing.is_empty() {
         println!("never happened: {}", missing.join(", "));
     }
-    if failed.is_empty() && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Found { is_clean: failed.is_empty(), is_complete: missing.is_empty() }
 }

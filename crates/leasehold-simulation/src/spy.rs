@@ -97,6 +97,9 @@ impl Store for Spied {
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
             let answer = self.raw().amend(claim, change).await?;
+            if matches!((change, &answer), (Change::Owner(_), Answer::Granted(_))) {
+                self.0.state().attempts.handed_over(claim.id);
+            }
             let what = match change {
                 Change::Units(_) => "amended units",
                 Change::Give { .. } => "counted down",
@@ -122,10 +125,7 @@ impl Store for Spied {
             let now = self.0.now();
             self.0.state().arrivals.released(claim.id, now);
             match found {
-                Released::Held => {
-                    self.0.state().attempts.released(number_of(claim));
-                    self.note("released", claim, 0);
-                }
+                Released::Held => self.note("released", claim, 0),
                 Released::Waiting => self.note("left the queue", claim, 0),
                 Released::Gone => self.note("release finds nothing", claim, 0),
             }

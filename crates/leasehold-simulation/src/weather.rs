@@ -80,7 +80,9 @@ impl Weather {
             Sky::Cut => Fault { request: Request::Lost, reply: Reply::Never, ..Fault::default() },
         };
         fault.before += state.stopped_for();
-        if call.verb == Verb::Amend && !self.repeats_changes {
+        // A copy of a change is late only where its sender gave up on it: a connection keeps its order, and claims and
+        // releases may come twice all the same.
+        if call.verb == Verb::Amend && (fault.reply == Reply::Delivered || !self.repeats_changes) {
             fault.again_after = None;
         }
         if call.verb == Verb::Renew && !self.delays_renewals {
@@ -148,7 +150,8 @@ fn rough(random: &mut Rng) -> Fault {
         5..10 => fault.request = Request::Lost,
         10..19 => fault.reply = Reply::Lost,
         19..23 => fault.reply = Reply::Never,
-        23..33 => fault.again_after = Some(any(random)),
+        23..26 => (fault.reply, fault.again_after) = (Reply::Lost, Some(any(random))),
+        26..36 => fault.again_after = Some(any(random)),
         _ => {}
     }
     fault
