@@ -1,6 +1,7 @@
 //! A server that takes over with a clock that is behind.
 
 use leasehold_servers::redis::Redis;
+use leasehold_servers::wait_until;
 
 use crate::scene::*;
 
@@ -11,12 +12,14 @@ async fn a_promoted_replica_grants_larger_tokens_although_its_clock_is_behind() 
     let (before, after) = (client(&primary.url()).await, client(&replica.url()).await);
     let witness = Witness::default();
     goes_on(&before, &witness).await;
-    // The last thing that the replica does not hear of any more.
+    let fence = ["get", "leasehold.fence"];
+    wait_until("the replica has what was so far", SERVED, || replica.cli(&fence) == primary.cli(&fence));
+    // And does not hear of the last grant any more.
     replica.cli(&["replicaof", "no", "one"]);
     let guard = acquire(&before).await;
     witness.granted(&guard);
     primary.process().kill();
-    // Docs/safety.md admits it: this failover lost the grant.
+    // This failover lost the grant, as docs/safety.md admits.
     let second = acquire(&after).await;
     witness.granted_again(&second);
     lost_in_time(&guard).await;

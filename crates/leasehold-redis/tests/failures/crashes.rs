@@ -38,10 +38,9 @@ async fn who_waits_on_a_server_that_comes_back_empty_is_served() {
     nothing_is_left(&server, [holder, waiter]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_with_its_data_keeps_the_holder_and_the_queue() {
+async fn a_killed_server_with_a_log_keeps_the_holder_and_the_queue(fsync: &str) {
     const LONG: Duration = Duration::from_secs(10);
-    let mut server = Redis::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Redis::with(&["--appendonly", "yes", "--appendfsync", fsync]);
     let (holder, waiter) = (client_on(&server.url(), LONG).await, client_on(&server.url(), LONG).await);
     let witness = Witness::default();
     let guard = acquire(&holder).await;
@@ -52,6 +51,16 @@ async fn a_server_that_comes_back_with_its_data_keeps_the_holder_and_the_queue()
     guard.release().await.expect("the server is back");
     all_served(waiting).await;
     nothing_is_left(&server, [holder, waiter]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_that_syncs_always_comes_back_with_the_holder_and_the_queue() {
+    a_killed_server_with_a_log_keeps_the_holder_and_the_queue("always").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_that_syncs_every_second_comes_back_with_the_holder_and_the_queue() {
+    a_killed_server_with_a_log_keeps_the_holder_and_the_queue("everysec").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

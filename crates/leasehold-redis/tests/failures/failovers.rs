@@ -39,6 +39,30 @@ async fn with_min_replicas_a_hold_and_a_hundred_waiters_survive_a_sentinel_failo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_a_replica_has_survives_a_sentinel_failover_and_renews_itself() {
+    let mut servers = Sentinel::start();
+    let (holder, waiter) = (client_on(&servers.url(), LONG / 2).await, client(&servers.url()).await);
+    let witness = Witness::default();
+    let guard = acquire(&holder).await;
+    witness.granted(&guard);
+    for replica in &servers.servers()[1..] {
+        wait_until("the replicas have it", AGREED, || {
+            replica.cli(&["exists", "leasehold{:orders/42}"]) == "1"
+        });
+    }
+    let old = servers.primary().port();
+    servers.primary().process().kill();
+    servers.wait_for_another_than(old);
+    // Without anybody asking for it.
+    let left = guard.valid_for();
+    wait_until("the keeper renewed it at the new primary", left, || guard.valid_for() > left);
+    assert!(waiter.mutex(KEY).try_acquire().await.expect("the new primary answers").is_none());
+    guard.release().await.expect("the new primary answers");
+    goes_on(&waiter, &witness).await;
+    nothing_is_left(servers.primary(), [holder, waiter]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_and_its_waiters_survive_a_cluster_failover() {
     let mut servers = Cluster::start();
     let url = format!("{}?min_replicas=1", servers.url());
