@@ -83,7 +83,7 @@ impl Inner {
     fn ask<T: Send + 'static>(&self, call: impl Fn(Arc<dyn Store>) -> Fut<'static, T>) -> Replies<T> {
         let replies = Replies::new();
         for (n, member) in self.members.iter().enumerate() {
-            replies.ask(n, member.clone(), self.member_timeout, &call);
+            replies.run(n, member.clone().call(self.member_timeout, call(member.store.clone())));
         }
         replies
     }

@@ -22,30 +22,33 @@ impl Inner {
     }
 
     /// How long a request to a member can be on its way after its caller gave up.
-    pub(super) fn on_the_way(&self) -> Duration {
+    fn on_the_way(&self) -> Duration {
         self.member_timeout * 4
     }
 
-    /// Releases a claim on member `n`, which is heard as `place`.
-    pub(super) fn end_on(
-        &self,
-        replies: &Replies<Released>,
-        (place, n): (usize, usize),
-        claim: &Claim,
-        refuse_for: Option<Duration>,
-    ) {
-        let claim = claim.clone();
-        replies.ask(place, self.members[n].clone(), self.member_timeout, move |store| {
-            Box::pin(async move { store.release(&claim, refuse_for).await })
-        });
+    /// Releases a claim on a member. One that may still come is refused for as long as that can take.
+    pub(super) fn end_on(&self, replies: &Replies<Released>, n: usize, claim: &Claim, may_come: bool) {
+        self.release_on(replies, n, claim, may_come.then(|| self.on_the_way()));
+    }
+
+    fn release_on(&self, replies: &Replies<Released>, n: usize, claim: &Claim, refuse_for: Option<Duration>) {
+        let (claim, member) = (claim.clone(), self.members[n].clone());
+        let store = member.store.clone();
+        let call = Box::pin(async move { store.release(&claim, refuse_for).await });
+        replies.run(n, member.call(self.member_timeout, call));
     }
 
     pub(super) async fn release(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
-        let unanswered = self.standings.forget(&claim.id);
+        let leaving = self.standings.forget(&claim.id);
         let mut replies = Replies::new();
         for n in 0..self.members.len() {
-            let may_come = (unanswered & (1 << n) != 0).then(|| self.on_the_way());
-            self.end_on(&replies, (n, n), claim, refuse_for.max(may_come));
+            if leaving.is_in_flight(n) && refuse_for.is_none() {
+                // Whoever asks it for the grant gives that back when it comes.
+                replies.say(n, Ok(Released::Gone));
+                continue;
+            }
+            let may_come = leaving.is_unknown(n).then(|| self.on_the_way());
+            self.release_on(&replies, n, claim, refuse_for.max(may_come));
         }
         let held = |found: &Released| *found == Released::Held;
         let mut votes = Votes::none(self.members.len());

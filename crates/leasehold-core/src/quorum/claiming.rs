@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Inner;
-use super::ledger::Standing;
+use super::ledger::{Standing, is_unknown};
 use super::members::Replies;
 use super::votes::Votes;
-use crate::claim::{Answer, Claim, Grant, IfBusy, QuorumTerms};
-use crate::error::{ErrorKind, Result};
+use crate::claim::{Answer, Claim, Grant, IfBusy, QuorumTerms, Released};
+use crate::error::Result;
 use crate::mutant::Mutant;
 
 /// How long the last members are waited for when the others have decided against a claim.
@@ -52,7 +52,7 @@ impl Inner {
     }
 
     pub(super) async fn claim(self: &Arc<Self>, claim: &Claim) -> Result<Answer> {
-        let standing = self.standings.propose(claim.id, claim.token_above, self.members.len());
+        let standing = self.standings.propose(claim.id, claim.token_above);
         let (token, asked) = (standing.token, self.asked(claim, &standing));
         let mut replies = Replies::new();
         for n in 0..self.members.len() {
@@ -81,42 +81,44 @@ impl Inner {
         }
     }
 
-    /// Asks a member to grant the claim, and notes that it was asked until it answers.
+    /// Asks a member to grant the claim. A grant that comes after the claim was released is given back here.
     pub(super) fn ask_to_grant(self: &Arc<Self>, replies: &Replies<Answer>, n: usize, asked: &Claim) {
         if !self.standings.asks(&asked.id, n) {
             return replies.say(n, Ok(Answer::Gone));
         }
         let (quorum, asked) = (self.clone(), asked.clone());
-        replies.ask(n, self.members[n].clone(), self.member_timeout, move |store| {
-            Box::pin(async move {
-                let answer = store.claim(&asked).await;
-                match &answer {
-                    Err(error) if error.kind() == ErrorKind::Indeterminate => {}
-                    Ok(Answer::Granted(grant)) => quorum.standings.heard(&asked.id, n, grant.token),
-                    _ => quorum.standings.heard(&asked.id, n, 0),
-                }
-                answer
-            })
+        replies.run(n, async move {
+            let (member, claiming) = (quorum.members[n].clone(), asked.clone());
+            let store = member.store.clone();
+            let call = Box::pin(async move { store.claim(&claiming).await });
+            let said = member.call(quorum.member_timeout, call).await;
+            let is_wanted = quorum.standings.heard(&asked.id, n, &said);
+            if !is_wanted && (is_unknown(&said) || matches!(said, Ok(Answer::Granted(_)))) {
+                quorum.end_on(&Replies::new(), n, &asked, is_unknown(&said));
+            }
+            said
         });
     }
 
-    /// Too few granted, so nothing is kept. Members that answered are waited for, so that the next attempt does not
-    /// meet this one; the others are told to refuse what may still be on its way to them.
+    /// Too few granted, so nothing is kept. Members that granted are waited for, so that the next attempt does not
+    /// meet this one.
     async fn give_back(&self, asked: &Claim, votes: &Votes<Answer>) {
-        let unanswered = self.standings.forget(&asked.id);
-        let granted = votes.answers().filter(|(_, said)| matches!(said, Answer::Granted(_)));
-        let granted: Vec<usize> = granted.map(|(n, _)| n).collect();
+        let leaving = self.standings.forget(&asked.id);
         let mut released = Replies::new();
+        let mut waited_for = Votes::none(self.members.len());
         for n in 0..self.members.len() {
-            match granted.iter().position(|granted| *granted == n) {
-                Some(place) => self.end_on(&released, (place, n), asked, None),
-                None if unanswered & (1 << n) != 0 => {
-                    self.end_on(&Replies::new(), (0, n), asked, Some(self.on_the_way()));
-                }
-                None => {}
+            let is_held = votes.answers().any(|(m, said)| m == n && matches!(said, Answer::Granted(_)));
+            let is_refused = votes.has_spoken(n) && !is_held && !leaving.is_unknown(n);
+            match is_held {
+                true => self.end_on(&released, n, asked, false),
+                false => waited_for.note(n, Ok(Released::Gone)),
+            }
+            // Who has answered since we last listened may have granted.
+            if !is_held && !is_refused && !leaving.is_in_flight(n) {
+                self.end_on(&Replies::new(), n, asked, leaving.is_unknown(n));
             }
         }
-        Votes::none(granted.len()).listen(&mut released, |_| false).await;
+        waited_for.listen(&mut released, |_| false).await;
     }
 
     /// A majority granted; the others are heard in the background.
@@ -142,7 +144,7 @@ impl Inner {
     /// Gives back what a member granted with another number.
     pub(super) fn drop_stray(&self, n: usize, said: &Answer, asked: &Claim, token: u64) {
         if is_stray(said, token) {
-            self.end_on(&Replies::new(), (0, n), asked, None);
+            self.end_on(&Replies::new(), n, asked, false);
         }
     }
 }

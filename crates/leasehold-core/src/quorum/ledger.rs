@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::claim::ClaimId;
+use crate::claim::{Answer, ClaimId};
+use crate::error::{ErrorKind, Result};
 
 /// After how many claims those are forgotten that nobody released, because their runtime or their store ended.
 const PRUNE_EVERY: u64 = 1024;
@@ -18,10 +19,36 @@ pub(super) struct Standing {
     pub(super) token: u64,
     /// The value that replaced the claim's own.
     pub(super) value: Option<Arc<[u8]>>,
-    /// The members, a bit each, that were asked to grant it and have not answered: their grant may still come.
-    unanswered: u64,
+    /// The members, a bit each, that are being asked to grant it. Who asks them cleans up if it is over by then.
+    in_flight: u64,
+    /// The members that may have granted it and did not say so: their grant may still come.
+    unknown: u64,
     /// When it was last asked about.
     touched: Instant,
+}
+
+/// A claim that is being released.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaving {
+    in_flight: u64,
+    unknown: u64,
+}
+
+impl Leaving {
+    /// Whether the member is being asked to grant it right now.
+    pub(super) fn is_in_flight(self, member: usize) -> bool {
+        self.in_flight & (1 << member) != 0
+    }
+
+    /// Whether its grant may still come to the member.
+    pub(super) fn is_unknown(self, member: usize) -> bool {
+        self.unknown & (1 << member) != 0
+    }
+}
+
+/// Whether the member may have granted and did not say so.
+pub(super) fn is_unknown(said: &Result<Answer>) -> bool {
+    matches!(said, Err(error) if error.kind() == ErrorKind::Indeterminate)
 }
 
 /// All claims of this process on the quorum.
@@ -42,7 +69,7 @@ impl Standings {
     }
 
     /// The number to propose for a claim: the same when it is asked again.
-    pub(super) fn propose(&self, id: ClaimId, above: u64, members: usize) -> Standing {
+    pub(super) fn propose(&self, id: ClaimId, above: u64) -> Standing {
         let mut table = self.lock();
         table.proposals += 1;
         if table.proposals.is_multiple_of(PRUNE_EVERY) {
@@ -53,8 +80,7 @@ impl Standings {
         }
         let token = table.last.max(above).saturating_add(1).max(wall_micros());
         table.last = token;
-        let standing =
-            Standing { token, value: None, unanswered: (1 << members) - 1, touched: Instant::now() };
+        let standing = Standing { token, value: None, in_flight: 0, unknown: 0, touched: Instant::now() };
         table.claims.insert(id, standing.clone());
         standing
     }
@@ -76,22 +102,30 @@ impl Standings {
     pub(super) fn asks(&self, id: &ClaimId, member: usize) -> bool {
         let mut table = self.lock();
         let Some(standing) = table.claims.get_mut(id) else { return false };
-        standing.unanswered |= 1 << member;
+        standing.in_flight |= 1 << member;
         true
     }
 
-    /// A member has said whether it grants, and with which token.
-    pub(super) fn heard(&self, id: &ClaimId, member: usize, token: u64) {
+    /// A member has said whether it grants, or has not. `false` when the claim was released meanwhile.
+    pub(super) fn heard(&self, id: &ClaimId, member: usize, said: &Result<Answer>) -> bool {
         let mut table = self.lock();
-        if let Some(standing) = table.claims.get_mut(id) {
-            standing.unanswered &= !(1 << member);
+        if let Ok(Answer::Granted(grant)) = said {
+            table.last = table.last.max(grant.token);
         }
-        table.last = table.last.max(token);
+        let Some(standing) = table.claims.get_mut(id) else { return false };
+        standing.in_flight &= !(1 << member);
+        if is_unknown(said) {
+            standing.unknown |= 1 << member;
+        }
+        true
     }
 
-    /// Forgets a claim and says who may still grant it.
-    pub(super) fn forget(&self, id: &ClaimId) -> u64 {
-        self.lock().claims.remove(id).map_or(0, |standing| standing.unanswered)
+    /// Forgets a claim and says what has to be done about it on each member.
+    pub(super) fn forget(&self, id: &ClaimId) -> Leaving {
+        self.lock().claims.remove(id).map_or(Leaving::default(), |standing| Leaving {
+            in_flight: standing.in_flight,
+            unknown: standing.unknown,
+        })
     }
 
     #[cfg(test)]

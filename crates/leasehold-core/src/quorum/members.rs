@@ -47,6 +47,14 @@ impl Member {
         })
     }
 
+    /// Makes a call that ends within `limit`.
+    pub(super) async fn call<T>(self: Arc<Self>, limit: Duration, call: Fut<'static, T>) -> Result<T> {
+        if !self.is_open.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Unavailable, "not connected yet"));
+        }
+        within(limit, call).await
+    }
+
     async fn open_once(&self, inbox: Inbox, wakes: &Wakes, limit: Duration) -> Result<()> {
         let opened = within(limit, self.store.open(inbox, wakes.clone())).await;
         match &opened {
@@ -84,21 +92,11 @@ impl<T: Send + 'static> Replies<T> {
         let _ = self.sender.send((n, reply));
     }
 
-    /// Asks one member. The call ends by itself, also when nobody listens any more.
-    pub(super) fn ask(
-        &self,
-        n: usize,
-        member: Arc<Member>,
-        limit: Duration,
-        call: impl FnOnce(Arc<dyn Store>) -> Fut<'static, T>,
-    ) {
-        if !member.is_open.load(Ordering::Acquire) {
-            return self.say(n, Err(Error::new(ErrorKind::Unavailable, "not connected yet")));
-        }
-        let (sender, call) = (self.sender.clone(), call(member.store.clone()));
+    /// Asks one member on a task of its own, which ends by itself, also when nobody listens any more.
+    pub(super) fn run(&self, n: usize, call: impl Future<Output = Result<T>> + Send + 'static) {
+        let sender = self.sender.clone();
         tokio::spawn(async move {
-            let reply = within(limit, call).await;
-            let _ = sender.send((n, reply));
+            let _ = sender.send((n, call.await));
         });
     }
 

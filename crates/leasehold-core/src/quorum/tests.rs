@@ -7,7 +7,7 @@ use super::Quorum;
 use crate::capability::{Feature, Info};
 use crate::clock::TestClock;
 use crate::layers::{Fault, Faults, Reply, Request, Verb};
-use crate::{Client, ErrorKind, Key, Loss, Memory, Options, Released, Store};
+use crate::{Answer, ClaimId, Client, ErrorKind, Grant, Key, Loss, Memory, Options, Released, Store};
 
 const LEASE: Duration = Duration::from_secs(9);
 
@@ -92,7 +92,8 @@ async fn a_client_whose_clock_is_behind_gets_a_larger_token_all_the_same() {
     let (ahead, behind) = (set.seat().await, set.seat().await);
     // As if its wall clock were an hour ahead.
     let hour = ahead.client.mutex("other").acquire().await.unwrap().token() + 3_600_000_000;
-    ahead.quorum.0.standings.heard(&crate::ClaimId::random().unwrap(), 0, hour);
+    let grant = Grant { seat: hour, token: hour, units: 1, lease: None, asked: false };
+    ahead.quorum.0.standings.heard(&ClaimId::random().unwrap(), 0, &Ok(Answer::Granted(grant)));
     let first = ahead.client.mutex("k").acquire().await.unwrap();
     let token = first.token();
     assert!(token > hour);
@@ -155,6 +156,19 @@ async fn a_slow_member_delays_nobody_and_its_late_grant_is_refused_after_the_rel
     assert!(started.elapsed() < Duration::from_millis(500), "it waited for the slow member");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(set.tokens("k").await, [None; 3], "a claim came after its release and stayed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_overtakes_a_grant_leaves_no_mark() {
+    let set = Set::of(3);
+    let seat = set.seat().await;
+    let slow = Fault { before: Duration::from_millis(300), ..Fault::default() };
+    seat.ways[1].once(Verb::Claim, slow);
+    seat.client.mutex("k").acquire().await.unwrap().release().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(set.tokens("k").await, [None; 3], "the grant that came late was kept");
+    // The key itself is remembered for its number; a mark would be one thing more.
+    assert_eq!(set.memories[1].residue(), set.memories[0].residue());
 }
 
 #[tokio::test(start_paused = true)]

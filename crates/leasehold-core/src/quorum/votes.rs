@@ -30,7 +30,12 @@ impl<T: Send + 'static> Votes<T> {
         }
     }
 
-    /// Who has not spoken yet.
+    /// Whether this member has spoken.
+    pub(super) fn has_spoken(&self, member: usize) -> bool {
+        self.said[member].is_some()
+    }
+
+    /// How many have not spoken yet.
     pub(super) fn outstanding(&self) -> usize {
         self.said.iter().filter(|said| said.is_none()).count()
     }
