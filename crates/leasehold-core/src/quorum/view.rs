@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Inner;
+use super::members::{Member, Replies};
 use super::votes::Votes;
 use crate::error::Result;
 use crate::key::Key;
-use crate::store::{Fut, Holder, Page, Snapshot, Store};
+use crate::store::{Holder, Page, Snapshot};
 
 impl Inner {
     pub(super) async fn inspect(&self, key: &Key) -> Result<Option<Snapshot>> {
@@ -26,7 +28,10 @@ impl Inner {
     /// All members' lists, merged: one page, however long.
     pub(super) async fn list(&self, prefix: &str, _cursor: Option<&str>) -> Result<Page> {
         let prefix: Arc<str> = prefix.into();
-        let mut replies = self.ask(|store| everything(store, prefix.clone()));
+        let mut replies = Replies::new();
+        for (n, member) in self.members.iter().enumerate() {
+            replies.run(n, everything(member.clone(), prefix.clone(), self.member_timeout));
+        }
         let mut votes = Votes::none(self.members.len());
         votes.listen(&mut replies, |_| false).await;
         self.check_turnout(&votes)?;
@@ -68,17 +73,17 @@ impl Inner {
     }
 }
 
-/// All pages of one member.
-fn everything(store: Arc<dyn Store>, prefix: Arc<str>) -> Fut<'static, Vec<Snapshot>> {
-    Box::pin(async move {
-        let (mut all, mut cursor) = (Vec::new(), None::<String>);
-        loop {
-            let page = store.list(&prefix, cursor.as_deref()).await?;
-            all.extend(page.resources);
-            match page.next {
-                Some(next) => cursor = Some(next),
-                None => return Ok(all),
-            }
+/// All pages of one member, each within the limit.
+async fn everything(member: Arc<Member>, prefix: Arc<str>, limit: Duration) -> Result<Vec<Snapshot>> {
+    let (mut all, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let (store, prefix) = (member.store.clone(), prefix.clone());
+        let call = Box::pin(async move { store.list(&prefix, cursor.as_deref()).await });
+        let page = member.clone().call(limit, call).await?;
+        all.extend(page.resources);
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(all),
         }
-    })
+    }
 }
