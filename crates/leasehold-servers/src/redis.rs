@@ -61,24 +61,25 @@ impl Redis {
         server
     }
 
-    /// A replica of another server, with all of its data. More settings as in [`with`](Self::with).
+    /// A replica of another server, whose acknowledgements count. More settings as in [`with`](Self::with).
     pub fn replica_of(primary: &Self, settings: &[&str]) -> Self {
         let port = primary.port.to_string();
         let follow = ["--replicaof", "127.0.0.1", &port];
-        Self::with(&[&follow, settings].concat()).following()
+        Self::with(&[&follow, settings].concat()).following(primary)
     }
 
     /// A replica whose clock is so many seconds behind.
     pub fn replica_behind(primary: &Self, seconds: u32) -> Self {
         let port = primary.port.to_string();
         let follow = ["--replicaof", "127.0.0.1", &port];
-        Self::around(&follow, |directory| clock::behind(seconds, directory)).following()
+        Self::around(&follow, |directory| clock::behind(seconds, directory)).following(primary)
     }
 
-    fn following(self) -> Self {
-        wait_until("the replica has the data", START, || {
-            self.cli(&["info", "replication"]).contains("master_link_status:up")
-        });
+    fn following(self, primary: &Self) -> Self {
+        // A replica that has the data is sent what comes after it only when it has asked once more.
+        primary.cli(&["set", "probe", "1"]);
+        wait_until("the replica hears of writes", START, || self.cli(&["exists", "probe"]) == "1");
+        primary.cli(&["del", "probe"]);
         self
     }
 
@@ -136,7 +137,7 @@ impl Redis {
 fn run(around: &[OsString], port: u16, directory: &Path, settings: &[String]) -> Process {
     let port = port.to_string();
     let mut words = around.to_vec();
-    words.push("redis-server".into());
+    words.push(program());
     for word in ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--logfile", LOG, "--dir"] {
         words.push(word.into());
     }
@@ -144,8 +145,13 @@ fn run(around: &[OsString], port: u16, directory: &Path, settings: &[String]) ->
     // Replicas get their data at once.
     words.extend(["--repl-diskless-sync-delay", "0"].map(OsString::from));
     words.extend(settings.iter().map(OsString::from));
-    let program = words.remove(0);
-    Process::start(&program, &words)
+    let first = words.remove(0);
+    Process::start(&first, &words)
+}
+
+/// The server that is tested: `LEASEHOLD_REDIS_SERVER` can name another one, like `valkey-server`.
+fn program() -> OsString {
+    std::env::var_os("LEASEHOLD_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 fn log(directory: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use super::{Redis, START, cli};
+use super::{Redis, START, cli, program};
 use crate::process::{Process, free_port, wait_until};
 
 const SERVICE: &str = "main";
@@ -102,7 +102,7 @@ fn watch(primary: u16) -> Watcher {
         directory.path().display()
     );
     std::fs::write(&path, settings).expect("the directory can be written");
-    let process = Process::start("redis-server", &[path.into(), "--sentinel".into()]);
+    let process = Process::start(program(), &[path.into(), "--sentinel".into()]);
     wait_until("a sentinel answers", START, || cli(port, &["ping"]) == "PONG");
     let often = ["info-period", "100", "ping-period", "100", "publish-period", "100", "ask-period", "100"];
     cli(port, &[&["sentinel", "debug"], &often[..]].concat());

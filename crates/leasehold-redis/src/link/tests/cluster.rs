@@ -27,6 +27,7 @@ async fn a_message_from_any_server_is_heard_once() {
     let mut cluster = Cluster::start();
     let link = link(&cluster.url());
     let ear = open(&link).await.unwrap();
+    ear.hears("all").await;
     for index in 0..3 {
         ear.heard.lock().unwrap().clear();
         cluster.server(index).cli(&["publish", "inbox", "key"]);

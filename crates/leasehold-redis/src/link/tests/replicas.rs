@@ -1,4 +1,4 @@
-use leasehold_servers::redis::Redis;
+use leasehold_servers::redis::{Redis, Sentinel};
 
 use super::*;
 
@@ -65,4 +65,16 @@ async fn a_user_who_may_not_wait_is_denied() {
     let url = primary.url().replace("redis://", "redis://u:p@");
     let error = count(&link(&format!("{url}?min_replicas=1"))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_a_failover() {
+    let mut servers = Sentinel::start();
+    let link = link(&format!("{}?min_replicas=1", servers.url()));
+    let mut last = 0;
+    for _ in 0..20 {
+        last = count(&link).await.unwrap();
+    }
+    servers.primary().process().kill();
+    assert!(count_soon(&link).await > last);
 }
