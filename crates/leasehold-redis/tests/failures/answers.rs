@@ -79,3 +79,18 @@ async fn a_holder_that_hears_no_answer_is_lost_by_its_deadline_before_the_next_h
     drop(guard);
     nothing_is_left(&server, [deaf, other]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_server_ends_cost_nobody_anything() {
+    let server = Redis::start();
+    let (holder, waiter) = (client(&server.url()).await, client(&server.url()).await);
+    let witness = Witness::default();
+    let guard = acquire(&holder).await;
+    witness.granted(&guard);
+    let waiting = queue(&waiter, 20, &witness).await;
+    assert_eq!(server.cli(&["client", "kill", "type", "pubsub"]), "2", "both clients listen");
+    // Whoever is promoted may not hear of it, and a release that got no answer is the keeper's to finish.
+    let _ = guard.release().await;
+    all_served(waiting).await;
+    nothing_is_left(&server, [holder, waiter]).await;
+}

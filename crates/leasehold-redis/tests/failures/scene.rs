@@ -7,6 +7,7 @@ use leasehold_core::{Client, Guard, Loss, LossSignal, Options};
 use leasehold_redis::Redis as Store;
 use leasehold_servers::redis::Redis;
 use leasehold_servers::wait_until;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -121,7 +122,7 @@ pub(crate) async fn goes_on(client: &Client, witness: &Witness) {
     }
 }
 
-/// Nothing but fences is left on the server when its clients are gone.
+/// Nothing but fences is left on the server when its clients are gone, and no task of theirs.
 pub(crate) async fn nothing_is_left(server: &Redis, clients: impl IntoIterator<Item = Client>) {
     for client in clients {
         client.close().await.expect("a client can be closed");
@@ -133,6 +134,7 @@ pub(crate) async fn nothing_is_left(server: &Redis, clients: impl IntoIterator<I
     };
     wait_until("no key is left", GONE, || lines(&["keys", "leasehold*"], &["leasehold.fence"]) == 0);
     wait_until("no subscription is left", GONE, || lines(&["pubsub", "channels", "leasehold*"], &[]) == 0);
+    wait_until("no task is left", GONE, || Handle::current().metrics().num_alive_tasks() == 0);
     // Its own question, its sentinels, and servers that keep a connection for the next key that they move.
     let others = ["cmd=client|list", "name=sentinel", "cmd=restore"];
     for kind in ["normal", "pubsub"] {
