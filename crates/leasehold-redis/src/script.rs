@@ -56,6 +56,7 @@ const PARTS: &[(&str, &str)] = &[
     ("format", include_str!("lua/format.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("ledger", include_str!("lua/ledger.lua")),
+    ("settle", include_str!("lua/settle.lua")),
     ("rule", include_str!("lua/rule.lua")),
 ];
 

@@ -6,11 +6,12 @@
 --@ format
 --@ fence
 --@ ledger
+--@ settle
 --@ rule
 local asked = read_claim(ARGV[1])
 local change, value, operation = cmsgpack.unpack(ARGV[2])
 local heir = ARGV[3] and read_claim(ARGV[3])
-if not open(KEYS[2]) then
+if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
   return { 'foreign' }
 end
 

@@ -6,7 +6,7 @@
 local id, limit, most, _, _, _, lease, patience, lock_delay, token_above, inbox, label, value, count, keep =
   cmsgpack.unpack(ARGV[1])
 local there = call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local fence = there[1]
+local fence, is_sound = there[1], false
 if fence and not there[2] and not there[3] and not keep and most <= limit
     and string.find(call('INFO', 'replication'), 'master_replid:' .. string.sub(fence, -40), 1, true) then
   -- Free, as far as one can see, and nothing was forgotten: most claims end here, so it is written out.
@@ -21,16 +21,21 @@ if fence and not there[2] and not there[3] and not keep and most <= limit
     call('SET', KEYS[1], string.format('%016d', token) .. string.sub(fence, 17))
     return { 'granted', token, token, most, lease or -1, 0 }
   end
+  is_sound = true
 end
 --@ format
 --@ fence
 --@ ledger
+--@ settle
 --@ rule
 local asked = read_claim(ARGV[1])
+if is_sound then
+  last, rest = tonumber(string.sub(fence, 1, 16)), string.sub(fence, 17)
+end
 if there[3] and tonumber(there[3]) > now then
   return { 'gone' }
 end
-if not open(KEYS[2]) then
+if not open(KEYS[2], there[2]) then
   return { 'foreign' }
 end
 local refused = enter(asked)

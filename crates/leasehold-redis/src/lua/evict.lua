@@ -6,9 +6,9 @@
 --@ format
 --@ fence
 --@ ledger
---@ rule
+--@ settle
 local token = tonumber(ARGV[1])
-if not open(KEYS[2]) then
+if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
   return { 'foreign' }
 end
 local row = head and holder(token)

@@ -7,7 +7,7 @@
 --@ ledger
 local all = {}
 for i, name in ipairs(KEYS) do
-  if not open(name) then
+  if not open(name, call('MGET', name)[1]) then
     all[i] = { 'foreign' }
   elseif not head then
     all[i] = { 'free' }

@@ -10,36 +10,33 @@ local function fetch(from, to, ...)
   return call('ZRANGEBYLEX', key, from, to, ...)
 end
 
-local function turn(row)
-  return string.format('q%d%016d', row.held > 0 and 0 or 1, row.seat)
+local function turn_text(held, seat)
+  return string.format('q%d%016d', held > 0 and 0 or 1, seat)
 end
 
--- The members that say where a claim stands, as far as it has a place there.
-local function turn_of(row)
-  return waits(row) and turn(row) .. row.id or nil
+local function end_text(at)
+  return string.format('e%016d', at)
 end
 
-local function end_of(row)
-  return row.held > 0 and string.format('e%016d', frees_at(row)) .. row.id or nil
-end
-
-local function parse(member)
-  local row = row_of(string.sub(member, 2, 17), cmsgpack.unpack(string.sub(member, 18)))
-  row.was, row.was_turn, row.was_end = member, turn_of(row), end_of(row)
+-- Remembers how a claim is written, so that it can be found when it has changed.
+local function note(row, member)
+  row.was, row.was_held, row.was_wanted, row.was_end = member, row.held, row.wanted, frees_at(row)
   return row
 end
 
--- Opens the lock. False: something that is not ours has its name.
-local function open(name)
+local function parse(member)
+  return note(row_of(string.sub(member, 2, 17), cmsgpack.unpack(string.sub(member, 18))), member)
+end
+
+-- Opens the lock. `string_there` is what was found under its name, false when that is nothing or no string. The answer is
+-- false when something that is not ours has its name.
+local function open(name, string_there)
   key, wide, head, only, text = name, false, nil, nil, nil
-  local found = redis.pcall('GET', key)
-  if not found then
-    return true
-  elseif type(found) == 'string' then
-    if string.byte(found) ~= VERSION then
+  if string_there then
+    if string.byte(string_there) ~= VERSION then
       return false
     end
-    text = found
+    text = string_there
     local all = { cmsgpack.unpack(text) }
     head = head_of(all[2], all[3], all[4], all[5], all[6])
     if all[7] then
@@ -48,9 +45,12 @@ local function open(name)
     end
     return true
   end
-  -- No string.
-  found = redis.pcall('ZRANGEBYLEX', key, '[h', '(i', 'LIMIT', 0, 1)
-  if found.err or not found[1] or string.byte(found[1], 2) ~= VERSION then
+  local found = redis.pcall('ZRANGEBYLEX', key, '[h', '(i', 'LIMIT', 0, 1)
+  if found.err then
+    return false
+  elseif not found[1] then
+    return call('EXISTS', key) == 0
+  elseif string.byte(found[1], 2) ~= VERSION then
     return false
   end
   wide, text = true, found[1]
@@ -92,34 +92,31 @@ local function holder(token)
   end
 end
 
+-- Adds the members to `list` by which a claim with these numbers is found.
+local function list_members(list, score, row, member, held, wanted, ends)
+  local function add(what)
+    list[#list + 1] = score
+    list[#list + 1] = what
+  end
+  add(member)
+  if held < wanted then
+    add(turn_text(held, row.seat) .. row.id)
+  end
+  if held > 0 then
+    add(end_text(ends) .. row.id)
+  end
+  return list
+end
+
 local function insert(row)
-  local is, is_turn, is_end = 'r' .. row.id .. write_row(row), turn_of(row), end_of(row)
-  local gone, new = { key }, { key }
-  if row.was ~= is then
-    gone[2] = row.was
-    new[2], new[3] = 0, is
-  end
-  if row.was_turn ~= is_turn then
-    gone[#gone + 1] = row.was_turn
-    if is_turn then
-      new[#new + 1] = 0
-      new[#new + 1] = is_turn
+  local member = 'r' .. row.id .. write_row(row)
+  if row.was ~= member then
+    if row.was then
+      call('ZREM', unpack(list_members({ key }, nil, row, row.was, row.was_held, row.was_wanted, row.was_end)))
     end
+    call('ZADD', unpack(list_members({ key }, 0, row, member, row.held, row.wanted, frees_at(row))))
+    note(row, member)
   end
-  if row.was_end ~= is_end then
-    gone[#gone + 1] = row.was_end
-    if is_end then
-      new[#new + 1] = 0
-      new[#new + 1] = is_end
-    end
-  end
-  if gone[2] then
-    call('ZREM', unpack(gone))
-  end
-  if new[2] then
-    call('ZADD', unpack(new))
-  end
-  row.was, row.was_turn, row.was_end = is, is_turn, is_end
   head.patience = math.max(head.patience, row.patience)
   local at = lasts_until(row)
   if at > head.lasts then
@@ -149,8 +146,8 @@ local function remove(row)
     only = nil
     return
   end
-  call('ZREM', key, row.was, row.was_turn or row.was_end, row.was_end or row.was_turn)
-  row.was, row.was_turn, row.was_end = nil, nil, nil
+  call('ZREM', unpack(list_members({ key }, nil, row, row.was, row.was_held, row.was_wanted, row.was_end)))
+  row.was = nil
   if head.lasts > now + EXCESS then
     head.recount = true
   end
@@ -165,7 +162,7 @@ local function front()
 end
 
 local function ahead(row, at_most)
-  return wide and math.min(call('ZLEXCOUNT', key, '[q', '(' .. turn(row)), at_most) or 0
+  return wide and math.min(call('ZLEXCOUNT', key, '[q', '(' .. turn_text(row.held, row.seat)), at_most) or 0
 end
 
 local function ended(at_most)

@@ -10,9 +10,10 @@ if KEYS[3] then
   -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
   call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
 end
-local text = redis.pcall('GET', KEYS[2])
-if type(text) == 'string' and string.byte(text) == 1 then
-  local _, limit, effective, _, _, last_until, owner, _, _, held, _, _, _, _, _, expires = cmsgpack.unpack(text)
+-- No error where it is no string.
+local there = call('MGET', KEYS[2])[1]
+if there and string.byte(there) == 1 then
+  local _, limit, effective, _, _, last_until, owner, _, _, held, _, _, _, _, _, expires = cmsgpack.unpack(there)
   if owner == id and effective == limit and last_until <= now and held > 0
       and (not expires or expires > now) then
     -- The only claim, and nothing else to remember: most releases end here.
@@ -23,8 +24,8 @@ end
 --@ format
 --@ fence
 --@ ledger
---@ rule
-if not open(KEYS[2]) then
+--@ settle
+if not open(KEYS[2], there) then
   return { 'foreign' }
 end
 local row = head and row_by_id(id)

@@ -34,13 +34,14 @@ end
 --@ format
 --@ fence
 --@ ledger
+--@ settle
 --@ rule
 for i, argument in ipairs(ARGV) do
   if not answers[i] then
     local asked = {}
     asked.id, asked.lease, asked.keep = cmsgpack.unpack(argument)
-    -- Where something else is by now, the claim is gone.
-    answers[i] = open(KEYS[i + 1]) and renew(asked) or { 'gone' }
+    -- Read again: others on the same lock may have come before. Where something else is by now, the claim is gone.
+    answers[i] = open(KEYS[i + 1], call('MGET', KEYS[i + 1])[1]) and renew(asked) or { 'gone' }
   end
 end
 return answers

@@ -11,7 +11,7 @@ local number, since = cmsgpack.unpack(ARGV[1])
 last, rest = number, string.format(' %d ', since) .. string.sub(rest, -40)
 write_fence()
 if ARGV[2] then
-  open(KEYS[2])
+  open(KEYS[2], false)
   local limit, effective, quiet_until, agreed, agreed_until = cmsgpack.unpack(ARGV[2])
   head = head_of(limit, effective, quiet_until, agreed, agreed_until)
   for i = 3, #ARGV do
