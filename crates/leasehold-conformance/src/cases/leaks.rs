@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::case::{Case, Company};
 use crate::harness::SOAK;
 use crate::scene::{GLANCE, SLACK, Scene};
-use crate::verdict::{Stop, Verdict};
+use crate::verdict::{Expect, Stop, Verdict};
 
 /// They count file descriptors and threads of the whole process.
 pub(crate) fn cases() -> Vec<Case> {
@@ -87,6 +87,10 @@ async fn warm_up(scene: &Scene) -> Verdict {
     let client = hasty(scene).await?;
     client.mutex(scene.key().as_str()).acquire().await?.release().await?;
     client.close().await?;
+    // The scene's own connection too: it sweeps later.
+    let claim = scene.claim(&scene.key(), 1, 1)?;
+    scene.ask(&claim).await?.granted()?;
+    scene.release(&claim).await?;
     Ok(())
 }
 
