@@ -130,7 +130,7 @@ impl Tables {
             Answer::Waiting(place)
                 if place.held == 0 && matches!(entry.phase, Phase::Promoted(_) | Phase::Held) =>
             {
-                if entry.may_be_overtaken(sent) {
+                if entry.may_be_overtaken(sent) && entry.hold.stage() == Stage::Held {
                     // Asked before it held, answered before it did, and overtaken by the news of it.
                     self.look_again(id, now);
                     return Stand::Held;

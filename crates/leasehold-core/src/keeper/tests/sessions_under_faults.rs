@@ -138,3 +138,20 @@ async fn a_claim_that_arrives_during_a_renewal_is_renewed_when_its_elders_have_g
     held.release().await.unwrap();
     assert!(waiter.await.unwrap().is_valid());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_and_lost_before_the_answer_came_is_not_handed_out() {
+    let (clock, client, faults) = world().await;
+    let held = client.mutex("k").acquire().await.unwrap();
+    faults.once(Verb::Claim, Fault { after: Duration::from_secs(2), ..Fault::default() });
+    let lock = client.mutex("k");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap().is_valid() });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let key = held.key().clone();
+    held.release().await.unwrap();
+    // The renewal tells of the grant; then the process sleeps for longer than the lease.
+    client.keeper().look(&key);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    clock.jump(LEASE * 2);
+    assert!(waiter.await.unwrap(), "a guard that was lost already");
+}
