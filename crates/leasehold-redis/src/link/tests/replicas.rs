@@ -78,3 +78,16 @@ async fn what_was_acknowledged_survives_a_failover() {
     servers.primary().process().kill();
     assert!(count_soon(&link).await > last);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_link_leaves_no_task() {
+    let (primary, _replica) = pair();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    for _ in 0..100 {
+        let link = acknowledged(&primary);
+        open(&link).await.unwrap();
+        count(&link).await.unwrap();
+        drop(link);
+        eventually("every task is over", || tasks() == 0).await;
+    }
+}
