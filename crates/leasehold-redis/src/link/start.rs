@@ -56,6 +56,10 @@ impl Started {
         let until = Instant::now() + target.connect_timeout * 3;
         let node = Node::start(finder, dialer);
         node.first_attempt(until).await?;
+        if target.min_replicas > 0 {
+            // The first grant should not have to wait for it.
+            node.writer().node().first_attempt(until).await?;
+        }
         let (sender, map) = watch::channel(Arc::new(Map::single(name, node)));
         let started = Self { map, cluster: None, _fixed: Some(sender), tasks: Vec::new() };
         Ok(started.listening(inboxes, target.timeout))
