@@ -148,7 +148,7 @@ impl Guard {
     }
 
     /// Renews now, with this lease from now on. The way to keep a fixed lease, or to read the store's word
-    /// that the claim is still there. Never shortens what is left.
+    /// that the claim is still there. Never shortens what is left; where a session carries the claims, its length stays.
     ///
     /// ```
     /// # use std::time::Duration;
