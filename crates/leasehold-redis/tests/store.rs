@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Options, Store, Units};
+use leasehold_core::{Answer, Change, Claim, Client, ErrorKind, Key, Options, Store, Units};
 use leasehold_redis::Redis;
 use leasehold_servers::redis::Redis as Server;
 use tokio::time::timeout;
@@ -116,6 +116,23 @@ async fn state_that_no_process_owns_has_no_end_until_it_is_over() {
         assert_ne!(server.cli(&["pttl", "leasehold{:ready}"]), "-1");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test]
+async fn a_lock_has_an_end_again_when_what_has_none_is_gone() {
+    let server = Server::start();
+    let store = Redis::from_url(&server.url()).unwrap();
+    let mut latch = claim("ready");
+    (latch.limit, latch.units, latch.lease, latch.count) = (9, Units::Exactly(9), None, Some(1));
+    store.claim(&latch).await.unwrap();
+    for _ in 0..3 {
+        store.claim(&Claim { limit: 9, ..claim("ready") }).await.unwrap();
+    }
+    let left = || server.cli(&["pttl", "leasehold{:ready}"]).parse::<i64>().unwrap();
+    assert_eq!(left(), -1);
+    store.amend(&latch, &Change::Give { n: 1, op: 1 }).await.unwrap();
+    assert_eq!(store.inspect(&latch.key).await.unwrap().unwrap().holders.len(), 3);
+    assert!((1..=60_000).contains(&left()), "{} ms", left());
 }
 
 #[tokio::test]
