@@ -8,6 +8,11 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Something that a store may or may not be able to do.
+///
+/// ```
+/// use leasehold_core::{Capability, Memory, Store};
+/// assert!(Memory::new().info().can(Capability::Queue));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Capability {
@@ -157,6 +162,11 @@ impl Feature {
 }
 
 /// How strong a store's tokens are.
+///
+/// ```
+/// use leasehold_core::{Memory, Store, TokenStrength};
+/// assert_eq!(Memory::new().info().tokens, TokenStrength::Process);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenStrength {
     /// Rising for ever, across crashes and failovers.
@@ -168,6 +178,11 @@ pub enum TokenStrength {
 }
 
 /// What carries a claim's life.
+///
+/// ```
+/// use leasehold_core::{Leases, Memory, Store};
+/// assert_eq!(Memory::new().info().leases, Leases::PerClaim);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leases {
     /// Every claim has a lease of its own.
@@ -178,6 +193,16 @@ pub enum Leases {
 }
 
 /// Whether the runtime renews a lease.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold_core::{Memory, Renewal, Store};
+/// let info = Memory::new().info().clone();
+/// let short = Duration::from_micros(1);
+/// assert_eq!(info.fit_lease(short, Renewal::Automatic)?, info.min_lease);
+/// assert!(info.fit_lease(short, Renewal::Never).is_err());
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Renewal {
     /// Every third of it, for as long as the guard lives.
@@ -188,6 +213,14 @@ pub enum Renewal {
 }
 
 /// What a store is and what it promises.
+///
+/// ```
+/// use leasehold_core::{Feature, Memory, Store, TokenStrength};
+/// let memory = Memory::new();
+/// let info = memory.info();
+/// assert!(info.supports(Feature::Semaphore) && info.ordered);
+/// assert_eq!(info.tokens, TokenStrength::Process);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Info {
     /// The store's one name: URL scheme, feature, crate suffix.

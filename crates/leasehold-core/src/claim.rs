@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::answer::{Answer, Grant, Place, Released};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
@@ -20,6 +21,14 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The secret that makes a claim its owner's: 128 random bits. Who knows it can release the claim, so
 /// it is never printed.
+///
+/// ```
+/// use leasehold_core::ClaimId;
+/// let id = ClaimId::random()?;
+/// assert_eq!(ClaimId::from_bytes(*id.as_bytes()), id);
+/// assert_eq!(format!("{id:?}"), "ClaimId(***)");
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId([u8; 16]);
 
@@ -103,6 +112,18 @@ impl Units {
 }
 
 /// What a claim that cannot hold at once does.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Answer, Claim, IfBusy, Key, Memory, Store, Units};
+/// let store = Memory::new();
+/// let claim = || Claim::new(Key::new("k")?, 1, Units::Exactly(1));
+/// store.claim(&claim()?).await?;
+/// assert!(matches!(store.claim(&claim()?).await?, Answer::Waiting(_)));
+/// let hasty = Claim { if_busy: IfBusy::Leave, ..claim()? };
+/// assert_eq!(store.claim(&hasty).await?, Answer::Busy);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IfBusy {
     /// Takes a place in the queue.
@@ -112,6 +133,18 @@ pub enum IfBusy {
 }
 
 /// Whether a claim respects those who came before it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Answer, Claim, Key, Memory, Order, Store, Units};
+/// let store = Memory::new();
+/// let claim = |n| Claim::new(Key::new("k")?, 3, Units::Exactly(n));
+/// store.claim(&claim(2)?).await?;
+/// store.claim(&claim(2)?).await?; // waits: one unit is free
+/// let pushy = Claim { order: Order::Barging, ..claim(1)? };
+/// assert!(matches!(store.claim(&pushy).await?, Answer::Granted(_)));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Behind everybody who waits.
@@ -175,6 +208,18 @@ pub struct Claim {
 /// The members must agree on a token, so the quorum proposes it: with these terms a claim is granted
 /// with `token_above + 1` or, where the key has seen a larger one, with the number above that. The store's
 /// own sequence has no part in it: claims on other keys would get in the way.
+///
+/// ```
+/// use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Answer, Claim, Key, Memory, QuorumTerms, Store, Units};
+/// let mut claim = Claim::new(Key::new("k")?, 1, Units::Exactly(1))?;
+/// claim.token_above = 41;
+/// claim.quorum = Some(QuorumTerms { keep: Duration::from_secs(60), min_age: Duration::ZERO, again: false });
+/// let Answer::Granted(grant) = Memory::new().claim(&claim).await? else { panic!("it is free") };
+/// assert_eq!(grant.token, 42);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuorumTerms {
     /// How long the key remembers its last token beyond the end of the lease.
@@ -269,68 +314,4 @@ pub enum Change {
     Limit(u64),
     /// Ask whoever holds with this token to give it back. Anybody may; the holder decides.
     Ask(u64),
-}
-
-/// How a claim stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It holds everything it wants.
-    Granted(Grant),
-    /// It has a place in the queue (and, when it waits to grow, what it held before).
-    Waiting(Place),
-    /// It did not fit, and nothing was left behind.
-    Busy,
-    /// There is no such claim: released, expired, evicted, withdrawn, or never there.
-    Gone,
-    /// What is left of a count after `Give`.
-    Left(u64),
-    /// A change that is not about a claim was made.
-    Done,
-}
-
-/// A claim that holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Its place, never reused.
-    pub seat: u64,
-    /// The number of the write that made it hold: larger than that of any earlier grant of the key.
-    pub token: u64,
-    /// The units it holds.
-    pub units: u64,
-    /// What this request extended the claim's lease to, from now; `None` when it extended nothing (a
-    /// grant on a session that others share).
-    pub lease: Option<Duration>,
-    /// Whether somebody asked for it ([`Change::Ask`]).
-    pub asked: bool,
-}
-
-/// A claim that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its place, never reused.
-    pub seat: u64,
-    /// How many claims are before it; counted to [`Place::COUNTED`] and no further.
-    pub ahead: u64,
-    /// When to ask again if nothing is heard.
-    pub look_in: Duration,
-    /// The units that it holds meanwhile: not zero when it waits to grow.
-    pub held: u64,
-    /// As in [`Grant::lease`].
-    pub lease: Option<Duration>,
-}
-
-impl Place {
-    /// The largest `ahead` that is counted: looking at a long queue must stay cheap.
-    pub const COUNTED: u64 = 64;
-}
-
-/// What a release found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Released {
-    /// The claim held, and does no more.
-    Held,
-    /// The claim waited, and has left the queue.
-    Waiting,
-    /// There was no such claim any more.
-    Gone,
 }

@@ -61,6 +61,12 @@ impl Sub<Duration> for Moment {
 }
 
 /// Where the runtime reads the time. Tests put [`TestClock`] here.
+///
+/// ```
+/// use leasehold_core::{BootClock, Clock};
+/// let (before, after) = (BootClock.now(), BootClock.now());
+/// assert!(before <= after);
+/// ```
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The present; never goes back.
     fn now(&self) -> Moment;
@@ -142,6 +148,16 @@ impl Clock for TestClock {
 }
 
 /// Sleeps until `when` on `clock`, looking at it at least every [`TICK`].
+///
+/// ```
+/// use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use leasehold_core::{BootClock, Clock, sleep_until};
+/// let end = BootClock.now() + Duration::from_millis(5);
+/// sleep_until(&BootClock, end).await;
+/// assert!(BootClock.now() >= end);
+/// # }
+/// ```
 pub async fn sleep_until(clock: &dyn Clock, when: Moment) {
     loop {
         let left = when.since(clock.now());

@@ -36,6 +36,7 @@
 //! # Ok(()) }
 //! ```
 
+mod answer;
 pub mod blocking;
 mod book;
 mod capability;

@@ -33,6 +33,17 @@ use crate::store::{Fut, Wakes};
 /// 3. A record is kept at least as long as its last swap said ([`Keep`]).
 /// 4. A swap whose reply was lost is `Indeterminate`, never `Stale`: the adaptor's caller asks again.
 /// 5. `now` never goes back by more than [`Info::rounding`], whoever loads.
+///
+/// ```
+/// use leasehold_core::record::RecordStore;
+/// use leasehold_core::record::testing::MapRecords;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::Client;
+/// # let records = MapRecords::with(std::sync::Arc::new(leasehold_core::BootClock), Default::default());
+/// let client = Client::new(RecordStore::new(records)).await?;
+/// client.mutex("k").acquire().await?.release().await?;
+/// # Ok(()) }
+/// ```
 pub trait Records: Debug + Send + Sync + 'static {
     /// What this store is and what it can do.
     fn info(&self) -> &Info;

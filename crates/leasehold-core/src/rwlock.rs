@@ -79,6 +79,17 @@ impl RwLock {
 }
 
 /// A shared hold, for reading.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory};
+/// let client = Client::new(Memory::new()).await?;
+/// let lock = client.rwlock("k");
+/// let (one, two) = (lock.read().acquire().await?, lock.read().acquire().await?);
+/// assert!(one.is_valid() && two.is_valid());
+/// assert!(lock.write().try_acquire().await?.is_none());
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct ReadGuard(Guard);

@@ -63,6 +63,17 @@ pub struct Promotion {
 /// 8. **Cost**: one round trip each, and nothing is left of a key that nobody claims.
 ///
 /// The conformance suite holds every store to them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Claim, Key, Memory, Released, Store, Units};
+/// let store = Memory::new();
+/// let claim = Claim::new(Key::new("orders/42")?, 1, Units::Exactly(1))?;
+/// store.claim(&claim).await?;
+/// assert_eq!(store.inspect(&claim.key).await?.map(|seen| seen.held()), Some(1));
+/// assert_eq!(store.release(&claim, None).await?, Released::Held);
+/// # Ok(()) }
+/// ```
 pub trait Store: Debug + Send + Sync + 'static {
     /// What this store is and what it can do.
     fn info(&self) -> &Info;
@@ -141,6 +152,16 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 }
 
 /// A page of [`Store::list`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Claim, Key, Memory, Page, Store, Units};
+/// let store = Memory::new();
+/// store.claim(&Claim::new(Key::new("orders/42")?, 1, Units::Exactly(1))?).await?;
+/// let Page { resources, next } = store.list("orders/", None).await?;
+/// assert!(resources.len() == 1 && next.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The resources, in the store's order.
@@ -211,6 +232,16 @@ impl Snapshot {
 }
 
 /// A claim that holds, as anybody may see it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory};
+/// let client = Client::new(Memory::new()).await?;
+/// let guard = client.mutex("k").acquire().await?;
+/// let seen = client.inspect("k").await?.expect("it is held");
+/// assert_eq!(seen.holders[0].token, guard.token());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its place.
@@ -232,6 +263,18 @@ pub struct Holder {
 }
 
 /// A claim that waits, as anybody may see it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Claim, Key, Memory, Store, Units};
+/// let store = Memory::new();
+/// let claim = || Claim::new(Key::new("k")?, 1, Units::Exactly(1));
+/// store.claim(&claim()?).await?;
+/// store.claim(&claim()?).await?;
+/// let seen = store.inspect(&Key::new("k")?).await?.expect("it is held");
+/// assert_eq!(seen.waiters.len(), 1);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Its place.

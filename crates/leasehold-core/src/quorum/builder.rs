@@ -25,6 +25,19 @@ const CAPABILITIES: &[Capability] = &[
 const MOST: usize = 31;
 
 /// Settings of a [`Quorum`].
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold_core::{Memory, Quorum};
+/// let quorum = Quorum::builder()
+///     .member("berlin", Memory::new())
+///     .member("paris", Memory::new())
+///     .member("rome", Memory::new())
+///     .max_lease(Duration::from_secs(30))
+///     .build()?;
+/// assert!(Quorum::builder().members([Memory::new(), Memory::new()]).build().is_err()); // two survive no failure
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 #[derive(Debug)]
 pub struct QuorumBuilder {

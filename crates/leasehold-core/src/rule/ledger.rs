@@ -10,6 +10,17 @@ use crate::key::Key;
 ///
 /// All times are milliseconds on the store's clock. Implementations only fetch and write: they decide
 /// nothing. Reads see the writes made before them in the same step.
+///
+/// ```
+/// use leasehold_core::rule::{self, Ledger};
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// rule::claim(&mut ledger, &Claim::new(key.clone(), 1, Units::Exactly(1))?, 1_000)?;
+/// assert_eq!(ledger.head()?.map(|head| head.held), Some(1));
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub trait Ledger {
     /// The key that this is about.
     fn key(&self) -> &Key;
