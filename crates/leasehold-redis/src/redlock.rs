@@ -92,6 +92,7 @@ mod tests {
         assert!(refusal("redlock://a,b,c?restart_quarantine=no").contains("on or off"));
         assert!(refusal("redlock://a,b,c?what=no").contains("what"));
         assert!(!refusal("redlock://u:hunter2@a,b,").contains("hunter2"));
+        assert!(refusal("redlock://a,b,a").contains("named twice"));
         refusal("redlock://a,b");
     }
 }

@@ -59,7 +59,7 @@ impl QuorumBuilder {
         }
     }
 
-    /// Adds a member. Its name appears in errors.
+    /// Adds a member. Its name appears in errors, and no two have the same: a server that is named twice has two votes.
     pub fn member(mut self, name: impl Into<String>, store: impl Store) -> Self {
         self.members.push((name.into(), Arc::new(store)));
         self
@@ -118,6 +118,11 @@ impl QuorumBuilder {
                 "{count} members survive no more failures than {}: use an odd number from 3, or allow any number",
                 (count - 1) / 2 * 2 + 1
             ));
+        }
+        let named = |n: usize| self.members[..n].iter().any(|(name, _)| *name == self.members[n].0);
+        if let Some(twice) = (0..count).find(|n| named(*n)) {
+            let name = &self.members[twice].0;
+            return invalid(format!("{name} is named twice: one server must not have two votes"));
         }
         if self.max_lease.is_zero() || self.member_timeout.is_zero() {
             return invalid("a time of zero: nothing could be held".to_owned());

@@ -274,6 +274,8 @@ async fn a_quorum_that_cannot_be_one_is_refused() {
     assert!(build(3).is_ok() && build(5).is_ok());
     let two = Quorum::builder().members([Memory::new(), Memory::new()]).any_number().build();
     assert!(two.is_ok());
+    let twice = Quorum::builder().members([Memory::new(), Memory::new()]).member("member 1", Memory::new());
+    assert_eq!(twice.build().unwrap_err().kind(), ErrorKind::Invalid);
     let no_time = Quorum::builder().members([Memory::new(), Memory::new(), Memory::new()]);
     assert_eq!(no_time.max_lease(Duration::ZERO).build().unwrap_err().kind(), ErrorKind::Invalid);
     let nested = Quorum::builder().members((0..3).map(|_| build(3).unwrap())).build();
