@@ -77,6 +77,11 @@ impl Book {
 }
 
 /// What the keys of a store share: the fence, and the ids that are refused.
+///
+/// ```
+/// use leasehold_core::Fence;
+/// assert_eq!(Fence::above(41).last(), 41);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
     last: u64,
@@ -125,6 +130,15 @@ impl Fence {
 }
 
 /// One key's book and the store's fence, open for one operation.
+///
+/// ```
+/// use leasehold_core::rule::Ledger;
+/// use leasehold_core::{Book, Fence, Key, OpenBook};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::above(41));
+/// assert_eq!(OpenBook::new(&key, &mut book, &mut fence, 0).number(0)?, 42);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OpenBook<'a> {
     key: &'a Key,

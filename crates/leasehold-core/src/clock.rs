@@ -73,6 +73,11 @@ pub trait Clock: Debug + Send + Sync + 'static {
 }
 
 /// The real clock: time since boot, suspend included.
+///
+/// ```
+/// use leasehold_core::{BootClock, Clock};
+/// assert!(BootClock.now().as_millis() > 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 

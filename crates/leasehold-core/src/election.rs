@@ -130,6 +130,17 @@ impl Election {
 }
 
 /// A leader as everybody sees it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory};
+/// let client = Client::new(Memory::new()).await?;
+/// let election = client.election("boss");
+/// let leader = election.campaign(b"host 1").await?;
+/// let term = election.leader().await?.expect("somebody leads");
+/// assert_eq!((&*term.value, term.token), (&b"host 1"[..], leader.token()));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// What it published.

@@ -16,6 +16,16 @@ use crate::request::Request;
 use crate::rwlock::{ReadGuard, UpgradableGuard, WriteGuard};
 
 /// Something that can be part of a [`Multi`]: a mutex, a side of a read-write lock, permits.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory, Multi};
+/// let client = Client::new(Memory::new()).await?;
+/// // A lock, a side of a read-write lock and some permits are parts.
+/// let both = Multi::new().and(client.mutex("a")).and(client.semaphore("b", 5).permits(2));
+/// both.acquire().await?.release().await?;
+/// # Ok(()) }
+/// ```
 pub trait Part {
     /// What to acquire.
     fn into_request(self) -> Request;

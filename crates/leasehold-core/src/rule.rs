@@ -36,6 +36,21 @@ use crate::claim::Inbox;
 use crate::store::Promotion;
 
 /// What an operation answers, and whom to tell.
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// let next = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// rule::claim(&mut ledger, &next, 1_001)?;
+/// let released = rule::release(&mut ledger, &claim.id, None, 1_002)?;
+/// assert_eq!(released.promoted.len(), 1); // the next one is to be told
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome<T> {
     /// The answer for the caller.

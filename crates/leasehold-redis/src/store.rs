@@ -47,6 +47,13 @@ static CLUSTER: Info = Info { batch: 1, ..INFO };
 
 /// Claims on a Redis or Valkey server, watched by Sentinel or not, or on a cluster of them. Clones share the
 /// connections; the last one closes them.
+///
+/// ```
+/// use leasehold_redis::Redis;
+/// let store = Redis::from_url("redis://localhost:6379/2?timeout=500ms")?; // nothing is sent yet
+/// assert!(Redis::from_url("redis://localhost/two").is_err());
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Redis {
     link: Link,

@@ -18,6 +18,11 @@ pub enum SyncMode {
 }
 
 /// How a [`Sqlite`](crate::Sqlite) store works; the default is right for most.
+///
+/// ```
+/// use leasehold_sqlite::{Settings, SyncMode};
+/// let careful = Settings::new().sync(SyncMode::Full);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) sync: SyncMode,

@@ -10,6 +10,19 @@ use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Changes a claim: see [`Store::amend`](crate::Store::amend).
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Answer, Book, Change, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// let Answer::Granted(grant) = rule::claim(&mut ledger, &claim, 1_000)?.answer else { panic!("it is free") };
+/// let asked = rule::amend(&mut ledger, &claim, &Change::Ask(grant.token), 2_000)?;
+/// assert_eq!(asked.answer, Answer::Done);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64) -> Result<Outcome<Answer>> {
     if let Change::Ask(token) = change {
         return ask(ledger, *token, now);

@@ -14,6 +14,18 @@ use crate::store::Promotion;
 const HEAD_LOOKS: u64 = 1000;
 
 /// Asks for units: see [`Store::claim`](crate::Store::claim).
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Answer, Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// let said = rule::claim(&mut ledger, &claim, 1_000)?;
+/// assert!(matches!(said.answer, Answer::Granted(_)));
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcome<Answer>> {
     if ledger.is_refused(&claim.id, now)? {
         return Ok(Outcome::quiet(Answer::Gone));
@@ -67,6 +79,19 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
 }
 
 /// Extends one claim's lease: see [`Store::renew`](crate::Store::renew).
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Answer, Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// // The lease is 30 s: after 31 it is over, and stays so.
+/// assert_eq!(rule::renew(&mut ledger, &claim, 32_000)?.answer, Answer::Gone);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcome<Answer>> {
     let (Some(before), Some(mut row)) = (ledger.head()?, ledger.row(&claim.id)?) else {
         return Ok(Outcome::quiet(Answer::Gone));
@@ -96,6 +121,18 @@ pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
 }
 
 /// Gives back or leaves the queue: see [`Store::release`](crate::Store::release).
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Released, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// assert_eq!(rule::release(&mut ledger, &claim.id, None, 2_000)?.answer, Released::Held);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn release(
     ledger: &mut impl Ledger,
     id: &ClaimId,
@@ -125,6 +162,18 @@ pub fn release(
 }
 
 /// Ends somebody's hold: see [`Store::evict`](crate::Store::evict).
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Answer, Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// let Answer::Granted(grant) = rule::claim(&mut ledger, &claim, 1_000)?.answer else { panic!("it is free") };
+/// assert!(rule::evict(&mut ledger, grant.token, 2_000)?.answer);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<bool>> {
     let holds = |row: &Row| row.frees_at().is_none_or(|at| at > now);
     let (Some(before), Some(row)) = (ledger.head()?, ledger.holder(token)?.filter(holds)) else {
@@ -153,6 +202,19 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
 }
 
 /// Lets time pass on a key that nobody asks about: for stores that sweep.
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// rule::pass(&mut ledger, 32_000)?;
+/// assert!(book.is_empty());
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn pass(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<()>> {
     let Some(before) = ledger.head()? else { return Ok(Outcome::quiet(())) };
     let mut head = before.clone();

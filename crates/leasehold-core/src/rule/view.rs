@@ -8,6 +8,19 @@ use crate::error::Result;
 use crate::store::{Holder, Snapshot, Waiter};
 
 /// Everybody on the key, without changing anything: claims that are over are left out, not buried.
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// let seen = rule::snapshot(&mut ledger, 2_000)?.answer.expect("it is held");
+/// assert_eq!(seen.held(), 1);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 pub fn snapshot(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<Option<Snapshot>>> {
     let Some(head) = ledger.head()? else { return Ok(Outcome::quiet(None)) };
     let mut shown = Snapshot::free(ledger.key().clone(), head.limit);
