@@ -152,3 +152,19 @@ impl Default for Options {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_give_or_take_a_half() {
+        let millis = Duration::from_millis;
+        let options = Options::new().retry(millis(10), millis(40));
+        for (failed, middle) in [(0, 10), (1, 20), (2, 40), (3, 40), (u32::MAX, 40)] {
+            let pause = options.retry_pause(failed);
+            assert!(pause >= millis(middle) / 2 && pause <= millis(middle) * 3 / 2, "{failed}: {pause:?}");
+        }
+        assert!(!Options::new().retry(Duration::ZERO, Duration::ZERO).retry_pause(0).is_zero());
+    }
+}
