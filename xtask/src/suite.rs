@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{cargo, servers};
+use crate::{cargo, programs, servers};
 
 /// What `cargo xtask test` was told.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,18 +34,23 @@ impl Options {
 /// Runs the suite. Its last line is the tally; a failure when any test failed, or when none ran.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     servers::provide(&options.allow_missing)?;
-    let mut cargo = cargo::command();
     // All features, as the lints and the documentation are built: one set of artefacts serves them all.
-    cargo.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    if options.quick {
-        cargo.args(["--lib", "--bins", "--test", "conformance"]);
-    }
-    if !options.allow_missing.is_empty() {
-        cargo.env("LEASEHOLD_ALLOW_MISSING", options.allow_missing.join(","));
-    }
-    let mut tally = stream(cargo, &mut std::io::stdout().lock())?;
+    let everything = ["--workspace", "--all-features"];
+    let quick: &[&str] = if options.quick { &["--lib", "--bins", "--test", "conformance"] } else { &[] };
+    let programs = programs::build(&[&everything, quick].concat())?;
+    let missing = options.allow_missing.join(",");
+    let prepare = |program: &mut Command| {
+        if !missing.is_empty() {
+            program.env("LEASEHOLD_ALLOW_MISSING", &missing);
+        }
+    };
+    let (mut tally, mut out) = (Tally::default(), std::io::stdout());
+    programs::run(&programs, prepare, &mut out, &mut |said, is_well| tally.add(&Tally::told(said, is_well)));
     if !options.quick {
-        tally.add(&stream(simulation(), &mut std::io::stdout().lock())?);
+        let mut documentation = cargo::command();
+        documentation.arg("test").args(everything).args(["--doc", "--no-fail-fast"]);
+        tally.add(&stream(documentation, &mut out)?);
+        tally.add(&stream(simulation(), &mut out)?);
     }
     println!("{tally}");
     Ok(if tally.failed > 0 || tally.passed == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -72,11 +77,7 @@ fn stream(mut command: Command, out: &mut impl Write) -> Result<Tally, String> {
         let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
     }
     let status = child.wait().map_err(|error| format!("cannot wait for cargo: {error}"))?;
-    if !status.success() && tally.failed == 0 {
-        eprintln!("xtask: cargo ended with {status}, and no test says why: counted as one failure");
-        tally.failed = 1;
-    }
-    Ok(tally)
+    Ok(tally.ended(status.success()))
 }
 
 /// How the tests ended.
@@ -101,6 +102,24 @@ impl Tally {
             }
         }
         tally
+    }
+
+    /// What a program reports that has ended.
+    fn told(said: &str, is_well: bool) -> Self {
+        let mut tally = Self::default();
+        for line in said.lines() {
+            tally.add(&Self::of(line));
+        }
+        tally.ended(is_well)
+    }
+
+    /// A program that dies without saying which test failed is one failure.
+    fn ended(mut self, is_well: bool) -> Self {
+        if !is_well && self.failed == 0 {
+            eprintln!("xtask: a program failed, and no test says why: counted as one failure");
+            self.failed = 1;
+        }
+        self
     }
 
     fn add(&mut self, other: &Self) {

@@ -1,0 +1,139 @@
+//! The test programs that cargo built, and running several of them side by side.
+//!
+//! Most tests wait: for a lease to end, for a server to come back. One after the other they would leave the
+//! machine idle for most of the time.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::cargo;
+
+/// How many run at a time.
+const LANES: usize = 3;
+
+/// One test program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// The file to run.
+    executable: PathBuf,
+    /// Its package's directory, where cargo would run it.
+    package: PathBuf,
+}
+
+/// Builds the tests and says which programs came of it.
+pub(crate) fn build(options: &[&str]) -> Result<Vec<Program>, String> {
+    let mut build = cargo::command();
+    build.arg("test").args(options).args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let built = build.stderr(Stdio::inherit()).output();
+    let built = built.map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !built.status.success() {
+        return Err(format!("the tests cannot be built: cargo ended with {}", built.status));
+    }
+    Ok(String::from_utf8_lossy(&built.stdout).lines().filter_map(Program::of).collect())
+}
+
+impl Program {
+    /// The program that a line of cargo's report names, if it is one of tests.
+    fn of(line: &str) -> Option<Self> {
+        let is_test = line.contains("\"test\":true}");
+        let executable = PathBuf::from(text(line, "executable").filter(|_| is_test)?);
+        let package = Path::new(text(line, "manifest_path")?).parent()?.to_owned();
+        Some(Self { executable, package })
+    }
+
+    fn name(&self) -> String {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        format!("{} {}", name(&self.package), name(&self.executable))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
+        command
+    }
+}
+
+/// The value of a field that is plain text: paths here have no quotes.
+fn text<'a>(line: &'a str, field: &str) -> Option<&'a str> {
+    let after = line.split_once(&format!("\"{field}\":\""))?.1;
+    after.split_once('"').map(|(value, _)| value)
+}
+
+/// Runs the programs, [`LANES`] at a time, each with what `prepare` adds. What a program said is printed when it has
+/// ended, so that no two mix, and handed to `count` with whether it went well.
+pub(crate) fn run(
+    programs: &[Program],
+    prepare: impl Fn(&mut Command) + Sync,
+    out: &mut (impl Write + Send),
+    count: &mut (impl FnMut(&str, bool) + Send),
+) {
+    let next = Mutex::new(programs.iter());
+    let report = Mutex::new((out, count));
+    let lane = || {
+        let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(program) = take() {
+            let mut command = program.command();
+            prepare(&mut command);
+            let (said, is_well, took) = listen(command);
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            let (out, count) = &mut *report;
+            // Whoever reads may have gone; the tests are run to their end all the same.
+            let _ = writeln!(out, "     Ran {} in {took} s\n{said}", program.name());
+            let _ = out.flush();
+            count(&said, is_well);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+}
+
+/// Runs a program to its end: everything it said, whether it went well, the seconds it took.
+fn listen(mut command: Command) -> (String, bool, u64) {
+    let start = Instant::now();
+    let ended = command.output();
+    let took = start.elapsed().as_secs();
+    match ended {
+        Ok(ended) => {
+            let said = [ended.stdout, ended.stderr].concat();
+            (String::from_utf8_lossy(&said).into_owned(), ended.status.success(), took)
+        }
+        Err(error) => (format!("cannot start it: {error}"), false, took),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_program_is_found_in_cargo_s_report() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/src/a/Cargo.toml","profile":{"test":true},"executable":"/t/a-1"}"#;
+        let program = Program { executable: "/t/a-1".into(), package: "/src/a".into() };
+        assert_eq!(Program::of(line), Some(program));
+    }
+
+    #[test]
+    fn what_is_no_test_is_not_run() {
+        let line = r#"{"manifest_path":"/src/a/Cargo.toml","profile":{"test":false},"executable":"/t/a-1"}"#;
+        assert_eq!(Program::of(line), None);
+        let library = r#"{"manifest_path":"/src/a/Cargo.toml","profile":{"test":true},"executable":null}"#;
+        assert_eq!(Program::of(library), None);
+    }
+
+    #[test]
+    fn every_program_is_run_and_one_that_fails_is_told() {
+        let program = |name: &str| Program { executable: name.into(), package: "/".into() };
+        let (mut well, mut ill) = (0, 0);
+        let programs: Vec<_> = ["true", "false", "true", "no such program"].map(program).into();
+        run(&programs, |_| {}, &mut std::io::sink(), &mut |_, is_well| {
+            if is_well { well += 1 } else { ill += 1 }
+        });
+        assert_eq!((well, ill), (2, 2));
+    }
+}
