@@ -60,8 +60,8 @@ async fn an_acquire_dropped_as_it_is_granted_leaves_nothing(stage: Stage) -> Ver
         let lock = stage.new_lock().await?;
         let waiting = tokio::spawn(async move {
             let mut acquire = Box::pin(lock.acquire());
-            polled(acquire.as_mut(), POLLS).await;
-            acquire.await.map(drop)
+            // On a slow machine it may be granted while it is polled.
+            if polled(acquire.as_mut(), POLLS).await { Ok(()) } else { acquire.await.map(drop) }
         });
         stage.until_crowd((1, 1)).await?;
         held.release().await?;

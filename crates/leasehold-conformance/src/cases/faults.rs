@@ -65,9 +65,12 @@ async fn a_guard_is_lost_in_time_when_the_store_is_out_of_reach(scene: Scene) ->
 async fn a_waiter_keeps_waiting_through_an_outage(scene: Scene) -> Verdict {
     let key = scene.key();
     let holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
-    let lock = impatient(&scene).await?.mutex(key.as_str());
+    let client = impatient(&scene).await?;
+    let lock = client.mutex(key.as_str());
     let waiting = tokio::spawn(async move { lock.acquire().await });
     scene.until_waiting(&key, 1).await?;
+    // The answer to its claim has arrived when that to a later question has.
+    client.inspect(key.as_str()).await?;
     scene.cause(scene.fixture.cut()).await?;
     tokio::time::sleep(CALL_TIMEOUT * 2).await;
     scene.cause(scene.fixture.heal()).await?;
