@@ -38,7 +38,9 @@ pub(crate) fn build(options: &[&str]) -> Result<Vec<Program>, String> {
 impl Program {
     /// The program that a line of cargo's report names, if it is one of tests.
     fn of(line: &str) -> Option<Self> {
-        let is_test = line.contains("\"test\":true}");
+        // A target says by the same word that it can be tested: what was built says it in its profile.
+        let profile = line.split_once("\"profile\":{")?.1.split_once('}')?.0;
+        let is_test = profile.contains("\"test\":true");
         let executable = PathBuf::from(text(line, "executable").filter(|_| is_test)?);
         let package = Path::new(text(line, "manifest_path")?).parent()?.to_owned();
         Some(Self { executable, package })
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_no_test_is_not_run() {
-        let line = r#"{"manifest_path":"/src/a/Cargo.toml","profile":{"test":false},"executable":"/t/a-1"}"#;
+        let line = r#"{"manifest_path":"/src/a/Cargo.toml","target":{"test":true},"profile":{"test":false},"executable":"/t/a-1"}"#;
         assert_eq!(Program::of(line), None);
         let library = r#"{"manifest_path":"/src/a/Cargo.toml","profile":{"test":true},"executable":null}"#;
         assert_eq!(Program::of(library), None);
