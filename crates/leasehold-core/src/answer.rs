@@ -30,6 +30,27 @@ pub enum Answer {
     Done,
 }
 
+impl Answer {
+    /// The rule's answer about a claim [on a session](crate::Claim::on_session), with what the request extended that to.
+    ///
+    /// ```
+    /// use leasehold_core::{Answer, Grant};
+    /// use std::time::Duration;
+    /// let grant = Grant { seat: 1, token: 1, units: 1, lease: Some(Duration::MAX), asked: false };
+    /// // It joined a session that was there.
+    /// assert_eq!(Answer::Granted(grant.clone()).on_session(None), Answer::Granted(Grant { lease: None, ..grant }));
+    /// ```
+    #[must_use]
+    pub fn on_session(mut self, extended: Option<Duration>) -> Self {
+        match &mut self {
+            Self::Granted(grant) => grant.lease = extended,
+            Self::Waiting(place) => place.lease = extended,
+            _ => {}
+        }
+        self
+    }
+}
+
 /// A claim that holds.
 ///
 /// ```

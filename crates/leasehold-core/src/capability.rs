@@ -32,6 +32,8 @@ pub enum Capability {
     Tail,
     /// `Change::Limit`.
     Limit,
+    /// `Claim::lock_delay`: not where the server itself removes what has ended.
+    LockDelay,
     /// `Claim::token_above`.
     TokenAbove,
     /// Holders' units add up: N permits admit N. Not so in a quorum, where every member counts for itself.
@@ -57,6 +59,7 @@ impl Capability {
         Self::Owner,
         Self::Tail,
         Self::Limit,
+        Self::LockDelay,
         Self::TokenAbove,
         Self::Sum,
         Self::Ask,
@@ -94,6 +97,8 @@ pub enum Feature {
     Job,
     /// [`Guard::hand_over`](crate::Guard::hand_over).
     HandOver,
+    /// [`Options::lock_delay`](crate::Options::lock_delay).
+    LockDelay,
     /// [`Client::list`](crate::Client::list).
     List,
     /// [`Client::evict`](crate::Client::evict).
@@ -116,6 +121,7 @@ impl Feature {
         Self::Election,
         Self::Job,
         Self::HandOver,
+        Self::LockDelay,
         Self::List,
         Self::Evict,
         Self::Ask,
@@ -134,6 +140,7 @@ impl Feature {
             Self::Election => &[Capability::Value],
             Self::Job => &[Capability::Tail],
             Self::HandOver => &[Capability::Owner],
+            Self::LockDelay => &[Capability::LockDelay],
             Self::List => &[Capability::List],
             Self::Evict => &[Capability::Evict],
             Self::Ask => &[Capability::Ask],
@@ -153,6 +160,7 @@ impl Feature {
             Self::Election => "election",
             Self::Job => "job",
             Self::HandOver => "hand-over",
+            Self::LockDelay => "lock delay",
             Self::List => "list",
             Self::Evict => "forced release",
             Self::Ask => "asking for release",

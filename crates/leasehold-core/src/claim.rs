@@ -257,6 +257,19 @@ impl Claim {
         })
     }
 
+    /// The claim as the rule is to see it where a session carries it: without an end of its own.
+    ///
+    /// ```
+    /// use leasehold_core::{Claim, Key, Units};
+    /// let claim = Claim::new(Key::new("k")?, 1, Units::Exactly(1))?.on_session();
+    /// assert_eq!(claim.lease, None);
+    /// # Ok::<(), leasehold_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_session(&self) -> Self {
+        Self { lease: None, patience: Duration::MAX, ..self.clone() }
+    }
+
     /// Checks what no store should ever see.
     ///
     /// # Errors

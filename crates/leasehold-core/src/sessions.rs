@@ -19,10 +19,12 @@ use crate::store::{Fut, Page, Snapshot, Store, Wakes};
 /// Long enough that only the session matters.
 const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// All but `Owner`: a claim ends with the session of its giver.
-static CAPABILITIES: LazyLock<Vec<Capability>> = LazyLock::new(|| {
-    Capability::ALL.iter().copied().filter(|capability| *capability != Capability::Owner).collect()
-});
+/// What needs a lease per claim: a claim ends with the session of its giver, the server that ends a session knows nothing of
+/// delays, and a quorum counts on the lease of every claim.
+const LACKS: [Capability; 3] = [Capability::Owner, Capability::LockDelay, Capability::Member];
+
+static CAPABILITIES: LazyLock<Vec<Capability>> =
+    LazyLock::new(|| Capability::ALL.iter().copied().filter(|able| !LACKS.contains(able)).collect());
 
 /// Which session: one per client and lease length.
 type Name = (Inbox, Duration);
@@ -103,21 +105,6 @@ impl Sessions {
     }
 }
 
-/// The claim as the memory below sees it: immortal.
-fn immortal(claim: &Claim) -> Claim {
-    Claim { lease: Some(FOR_EVER), patience: FOR_EVER, ..claim.clone() }
-}
-
-/// Says what the session, not the claim, was extended to.
-fn on_session(mut answer: Answer, extended: Option<Duration>) -> Answer {
-    match &mut answer {
-        Answer::Granted(grant) => grant.lease = extended,
-        Answer::Waiting(place) => place.lease = extended,
-        _ => {}
-    }
-    answer
-}
-
 impl Store for Sessions {
     fn info(&self) -> &Info {
         &self.info
@@ -131,11 +118,11 @@ impl Store for Sessions {
         Box::pin(async move {
             self.bury_dead_sessions().await?;
             let opened = self.join(claim);
-            let answer = self.memory.claim(&immortal(claim)).await;
+            let answer = self.memory.claim(&claim.on_session()).await;
             if !matches!(answer, Ok(Answer::Granted(_) | Answer::Waiting(_))) {
                 self.part(claim);
             }
-            Ok(on_session(answer?, claim.lease.filter(|_| opened)))
+            Ok(answer?.on_session(claim.lease.filter(|_| opened)))
         })
     }
 
@@ -157,21 +144,21 @@ impl Store for Sessions {
                 self.memory.release(ghost, None).await?;
                 self.part(ghost);
             }
-            let below: Vec<Claim> = claims.iter().map(immortal).collect();
+            let below: Vec<Claim> = claims.iter().map(Claim::on_session).collect();
             let answers = self.memory.renew(&below).await?;
-            Ok(answers.into_iter().map(|answer| on_session(answer, first.lease)).collect())
+            Ok(answers.into_iter().map(|answer| answer.on_session(first.lease)).collect())
         })
     }
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
             self.bury_dead_sessions().await?;
-            let answer = self.memory.amend(&immortal(claim), change).await?;
+            let answer = self.memory.amend(&claim.on_session(), change).await?;
             if matches!(change, Change::Tail(_)) {
                 // Nobody's any more: it ends by itself.
                 self.part(claim);
             }
-            Ok(on_session(answer, None))
+            Ok(answer.on_session(None))
         })
     }
 

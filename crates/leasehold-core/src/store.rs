@@ -219,7 +219,7 @@ impl Snapshot {
     /// # use leasehold_core::{Holder, Key, Snapshot, Waiter};
     /// # use std::time::Duration;
     /// # let (mut now, zero) = (Snapshot::free(Key::new("k")?, 1), Duration::ZERO);
-    /// # let waiter = |seat| Waiter { seat, units: 1, label: String::new(), waiting_for: zero, lease_left: zero };
+    /// # let waiter = |seat| Waiter { seat, units: 1, label: String::new(), waiting_for: zero, lease_left: None };
     /// # now.waiters = vec![waiter(5), waiter(6)];
     /// let (holders, ahead) = now.blockers(6);
     /// assert_eq!((holders.len(), ahead[0].seat), (0, 5));
@@ -254,7 +254,7 @@ pub struct Holder {
     pub label: String,
     /// How long it has held.
     pub held_for: Duration,
-    /// What is left of its lease; `None` for state that no process owns.
+    /// What is left of its lease; `None` where it has none of its own: on a session, and for state that no process owns.
     pub lease_left: Option<Duration>,
     /// Its published value.
     pub value: Arc<[u8]>,
@@ -285,6 +285,6 @@ pub struct Waiter {
     pub label: String,
     /// How long it has waited.
     pub waiting_for: Duration,
-    /// What is left of its lease.
-    pub lease_left: Duration,
+    /// As in [`Holder::lease_left`].
+    pub lease_left: Option<Duration>,
 }

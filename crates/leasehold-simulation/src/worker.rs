@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::{Error, ErrorKind, Options, Owner};
+use leasehold_core::{Error, ErrorKind, Feature, Options, Owner};
 
 use crate::beliefs::Asker;
 use crate::cancel::Patience;
@@ -135,7 +135,12 @@ impl Worker {
                 asker.max_hold = Some(limit);
                 options = options.max_hold(limit);
             }
-            18..26 => options = options.lock_delay(Duration::from_millis(self.random.u64(0..1000))),
+            18..26 => {
+                let delay = Duration::from_millis(self.random.u64(0..1000));
+                if self.world.raw.store().info().supports(Feature::LockDelay) {
+                    options = options.lock_delay(delay);
+                }
+            }
             _ => {}
         }
         options.label(asker.attempt.to_string())

@@ -58,7 +58,7 @@ struct WaiterShape {
     label: String,
     units: u64,
     waiting_for_ms: u64,
-    lease_remaining_ms: u64,
+    lease_remaining_ms: Option<u64>,
 }
 
 impl Resource {
@@ -136,7 +136,7 @@ impl From<Waiter> for WaiterShape {
             label: waiter.label,
             units: waiter.units,
             waiting_for_ms: millis(waiter.waiting_for),
-            lease_remaining_ms: millis(waiter.lease_left),
+            lease_remaining_ms: waiter.lease_left.map(millis),
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
             units,
             label: "w".to_owned(),
             waiting_for: Duration::from_secs(2),
-            lease_left: Duration::from_secs(9),
+            lease_left: Some(Duration::from_secs(9)),
         });
         snapshot
     }

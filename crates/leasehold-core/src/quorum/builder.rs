@@ -15,6 +15,7 @@ const CAPABILITIES: &[Capability] = &[
     Capability::Units,
     Capability::Value,
     Capability::Tail,
+    Capability::LockDelay,
     Capability::TokenAbove,
     Capability::List,
     Capability::Evict,

@@ -291,7 +291,7 @@ async fn what_a_majority_cannot_decide_is_unsupported() {
     let info: &Info = client.info();
     let able: Vec<_> = Feature::ALL.iter().filter(|feature| info.supports(**feature)).collect();
     use Feature::*;
-    assert_eq!(able, [&Mutex, &RwLock, &Election, &Job, &List, &Evict, &Ask]);
+    assert_eq!(able, [&Mutex, &RwLock, &Election, &Job, &LockDelay, &List, &Evict, &Ask]);
     let error = client.semaphore("s", 2).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let error = client.mutex("k").with(Options::new().lease(Duration::from_secs(61))).try_acquire().await;

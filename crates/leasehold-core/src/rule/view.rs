@@ -48,7 +48,7 @@ fn holder(row: &Row, now: u64) -> Holder {
         units: row.held,
         label: row.label.to_string(),
         held_for: Duration::from_millis(now.saturating_sub(row.since)),
-        lease_left: row.expires.map(|at| Duration::from_millis(at.saturating_sub(now))),
+        lease_left: lease_left(row, now),
         value: row.value.clone(),
         count: row.count,
     }
@@ -60,6 +60,11 @@ fn waiter(row: &Row, now: u64) -> Waiter {
         units: row.wanted - row.held,
         label: row.label.to_string(),
         waiting_for: Duration::from_millis(now.saturating_sub(row.since)),
-        lease_left: Duration::from_millis(row.expires.unwrap_or(u64::MAX).saturating_sub(now)),
+        lease_left: lease_left(row, now),
     }
+}
+
+/// `None` when it never ends by itself: a waiter on a session has endless patience.
+fn lease_left(row: &Row, now: u64) -> Option<Duration> {
+    row.expires.filter(|at| *at < u64::MAX).map(|at| Duration::from_millis(at.saturating_sub(now)))
 }

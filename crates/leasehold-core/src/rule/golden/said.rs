@@ -153,7 +153,7 @@ impl Shown {
             seat: waiter.seat,
             units: waiter.units,
             waiting_for: millis(waiter.waiting_for),
-            lease_left: millis(waiter.lease_left),
+            lease_left: millis(waiter.lease_left.unwrap_or(Duration::MAX)),
         };
         Self {
             limit: snapshot.limit,
