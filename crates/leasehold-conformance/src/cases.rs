@@ -26,6 +26,7 @@ mod outages;
 mod owner;
 mod rwlock;
 mod semaphore;
+mod sessions;
 mod sight;
 mod ticket;
 mod tokens;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Case> {
         order::cases(),
         tokens::cases(),
         leases::cases(),
+        sessions::cases(),
         ending::cases(),
         amending::cases(),
         sight::cases(),

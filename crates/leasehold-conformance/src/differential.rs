@@ -1,7 +1,8 @@
 //! The same random sequence of operations on the model and on a store must give the same answers.
 //!
 //! Answers are compared without what may differ: seats and tokens are replaced by their rank, times are left
-//! out. Time itself is one of the operations: whatever is short is over after it, on both sides.
+//! out. Time itself is one of the operations: whatever is short is over after it, on both sides. Where sessions carry the
+//! claims the model has sessions too, and every sequence is another client: it would renew what is another's.
 
 mod plan;
 
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, Claim, Key, Memory, Result, Snapshot, Store};
+use leasehold_core::sessions::Sessions;
+use leasehold_core::{Answer, BootClock, Claim, Key, Leases, Memory, Result, Snapshot, Store};
 
 use crate::scene::Scene;
 use crate::verdict::{Stop, Verdict};
@@ -17,17 +19,27 @@ use plan::{Act, Plan};
 
 /// Plays one random sequence on both.
 pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
+    let another;
+    let (scene, model): (_, Arc<dyn Store>) = match scene.info().leases {
+        Leases::PerClaim => (scene, Arc::new(Memory::new())),
+        Leases::Shared => {
+            another = scene.another().await?;
+            (&another, Arc::new(Sessions::new(Arc::new(BootClock))))
+        }
+    };
     let key = scene.key();
-    let model = Side::new(Arc::new(Memory::new()), key.clone());
-    let judged = Side::new(scene.store.clone(), key.clone());
-    let mut sides = [model, judged];
-    let mut plan = Plan::new(seed, key, scene.lease());
+    let mut sides = [Side::new(model, key.clone()), Side::new(scene.store.clone(), key.clone())];
+    let mut plan = Plan::new(seed, key, scene);
     let mut played = Vec::new();
     for step in 0..steps {
-        let act = plan.next(scene.info());
+        let act = plan.next();
         played.push(format!("{act:?}"));
         if let Act::Lapse(length) = act {
             tokio::time::sleep(length).await;
+            let probes = plan.probes();
+            for side in &sides {
+                side.notice(&probes).await;
+            }
             continue;
         }
         let mut said = Vec::new();
@@ -53,11 +65,14 @@ struct Side {
     key: Key,
     seats: Ranks,
     tokens: Ranks,
+    /// A session may be renewed by whatever happens on it, or not.
+    tells_extension: bool,
 }
 
 impl Side {
     fn new(store: Arc<dyn Store>, key: Key) -> Self {
-        Self { store, key, seats: Ranks::default(), tokens: Ranks::default() }
+        let tells_extension = store.info().leases == Leases::PerClaim;
+        Self { store, key, seats: Ranks::default(), tokens: Ranks::default(), tells_extension }
     }
 
     /// Performs an operation and says what came of it, and how the key looks afterwards, comparably.
@@ -74,6 +89,16 @@ impl Side {
             Act::Lapse(_) => String::new(),
         };
         format!("{said}; {}", self.look().await)
+    }
+
+    /// Lets it notice what is over by asking for everything. A store that sweeps may have noticed before that, at any time.
+    async fn notice(&self, probes: &[Claim]) {
+        for everything in probes {
+            // Another limit is a conflict; then the next probe has the right one.
+            if matches!(self.store.claim(everything).await, Ok(Answer::Granted(_))) {
+                let _ = self.store.release(everything, None).await;
+            }
+        }
     }
 
     async fn renewed(&mut self, claims: &[Claim]) -> String {
@@ -93,11 +118,12 @@ impl Side {
         match answer {
             Ok(Answer::Granted(grant)) => {
                 let (seat, token) = (self.seats.of(grant.seat), self.tokens.of(grant.token));
-                let extended = grant.lease.is_some();
+                let extended = self.tells_extension && grant.lease.is_some();
                 format!("granted {} units, seat {seat}, token {token}, extended {extended}", grant.units)
             }
             Ok(Answer::Waiting(place)) => {
-                let (seat, extended) = (self.seats.of(place.seat), place.lease.is_some());
+                let seat = self.seats.of(place.seat);
+                let extended = self.tells_extension && place.lease.is_some();
                 format!(
                     "waiting, seat {seat}, {} ahead, holds {}, extended {extended}",
                     place.ahead, place.held

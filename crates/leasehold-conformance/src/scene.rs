@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Feature, Holder, IfBusy, Inbox, Info, Key, Released, Snapshot, Store,
-    Units,
+    Answer, Capability, Change, Claim, Feature, Holder, IfBusy, Inbox, Info, Key, Leases, Released, Snapshot,
+    Store, Units,
 };
 use tokio::time::Instant;
 
@@ -91,6 +91,14 @@ impl Scene {
         }
     }
 
+    /// Skips the case on stores whose sessions carry the claims, for this reason.
+    pub(crate) fn needs_own_leases(&self, because: &str) -> Verdict {
+        match self.info().leases {
+            Leases::PerClaim => Ok(()),
+            Leases::Shared => Err(Stop::skip(format_args!("a session carries the claims: {because}"))),
+        }
+    }
+
     /// Skips the case on stores that tell nobody anything.
     pub(crate) fn needs_pushes(&self) -> Verdict {
         match self.info().pushes {
@@ -127,9 +135,13 @@ impl Scene {
         Ok(Claim { lease: Some(self.lease()), ..self.claim(key, n, limit)? })
     }
 
-    /// A claim whose place in the queue will soon be over.
+    /// A claim whose place in the queue will soon be over: with its patience or, where a session carries it, with that.
     pub(crate) fn impatient(&self, key: &Key, n: u64, limit: u64) -> Verdict<Claim> {
-        Ok(Claim { patience: self.lease(), ..self.claim(key, n, limit)? })
+        let claim = match self.info().leases {
+            Leases::PerClaim => self.claim(key, n, limit)?,
+            Leases::Shared => self.brief(key, n, limit)?,
+        };
+        Ok(Claim { patience: self.lease(), ..claim })
     }
 
     pub(crate) async fn ask(&self, claim: &Claim) -> Verdict<Answer> {

@@ -146,7 +146,9 @@ async fn renewing_for_less_does_not_shorten_what_is_left(scene: Scene) -> Verdic
     guard.renew(Duration::from_secs(10)).await?;
     assert!(guard.is_valid());
     // What the guard says must not outlive what the store has.
-    let left = scene.holders(guard.key()).await?[0].lease_left.expect("it has a lease");
+    let Some(left) = scene.holders(guard.key()).await?[0].lease_left else {
+        return scene.needs_own_leases("it may not say when it ends");
+    };
     assert!(guard.valid_for() <= left, "valid for {:?}, the store has {left:?}", guard.valid_for());
     Ok(())
 }

@@ -69,9 +69,7 @@ async fn renewal_keeps_a_claim_for_many_leases(scene: Scene) -> Verdict {
 }
 
 async fn renewal_with_another_lease_changes_it(scene: Scene) -> Verdict {
-    if scene.info().leases == Leases::Shared {
-        return Err(crate::verdict::Stop::skip("a session carries the claims: its length is not theirs"));
-    }
+    scene.needs_own_leases("its length is not theirs")?;
     let key = scene.key();
     let claim = scene.brief(&key, 1, 1)?;
     scene.ask(&claim).await?.granted()?;
@@ -178,6 +176,7 @@ async fn with_an_expired_front(scene: &Scene) -> Verdict<[Claim; 3]> {
 
 async fn an_expired_waiter_keeps_its_place_until_the_front(scene: Scene) -> Verdict {
     scene.needs_order()?;
+    scene.needs_own_leases("who waits ends with it")?;
     let key = scene.key();
     let holder = scene.claim(&key, 1, 1)?;
     let (front, expired) = (scene.claim(&key, 1, 1)?, scene.impatient(&key, 1, 1)?);
@@ -225,6 +224,7 @@ async fn many_dead_waiters_do_not_hold_up_the_living(scene: Scene) -> Verdict {
 
 async fn promotion_does_not_move_a_lease(scene: Scene) -> Verdict {
     scene.needs(Capability::Queue)?;
+    scene.needs_own_leases("a grant does not change it")?;
     let key = scene.key();
     let (holder, waiter) = (scene.claim(&key, 1, 1)?, scene.impatient(&key, 1, 1)?);
     scene.ask(&holder).await?.granted()?;
@@ -255,6 +255,7 @@ async fn a_promoted_claim_that_nobody_picks_up_is_passed_on(scene: Scene) -> Ver
 }
 
 async fn lock_delay_blocks_the_key_after_an_expiry(scene: Scene) -> Verdict {
+    scene.needs(Capability::LockDelay)?;
     let key = scene.key();
     let start = Instant::now();
     let dying = Claim { lock_delay: scene.lease(), ..scene.brief(&key, 1, 1)? };
@@ -267,6 +268,7 @@ async fn lock_delay_blocks_the_key_after_an_expiry(scene: Scene) -> Verdict {
 }
 
 async fn lock_delay_does_not_block_after_a_release(scene: Scene) -> Verdict {
+    scene.needs(Capability::LockDelay)?;
     let key = scene.key();
     let claim = Claim { lock_delay: crate::scene::LONG, ..scene.claim(&key, 1, 1)? };
     scene.ask(&claim).await?.granted()?;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Capability, Change, Claim, ClaimId, IfBusy, Info, Key, Order, Units};
+use leasehold_core::{Capability, Change, Claim, ClaimId, IfBusy, Inbox, Info, Key, Leases, Order, Units};
 
 use super::MARGIN;
-use crate::scene::LONG;
+use crate::scene::{LONG, Scene};
 
 /// An operation.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(crate) enum Act {
 pub(crate) struct Plan {
     random: fastrand::Rng,
     key: Key,
+    info: Info,
+    inbox: Inbox,
     short: Duration,
     limit: u64,
     claims: Vec<Claim>,
@@ -33,28 +35,29 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64, key: Key, short: Duration) -> Self {
+    pub(crate) fn new(seed: u64, key: Key, scene: &Scene) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let limit = *random.choice(&[1, 2, 3, 5]).unwrap_or(&1);
-        Self { random, key, short, limit, claims: Vec::new(), lapse: false }
+        let (info, inbox, short) = (scene.info().clone(), scene.inbox, scene.lease());
+        Self { random, key, info, inbox, short, limit, claims: Vec::new(), lapse: false }
     }
 
-    pub(crate) fn next(&mut self, info: &Info) -> Act {
+    pub(crate) fn next(&mut self) -> Act {
         if std::mem::take(&mut self.lapse) {
             // What is over is asked about now and then, not all the time: every time costs a lapse.
             let (random, short) = (&mut self.random, self.short);
             self.claims.retain(|claim| !is_short(claim, short) || random.u8(0..3) == 0);
-            return Act::Lapse(self.short * 2 + info.expiry_slack + MARGIN);
+            return Act::Lapse(self.short * 2 + self.info.expiry_slack + MARGIN);
         }
         let act = match self.random.u32(0..100) {
-            0..40 => Act::Claim(self.claim(info)),
+            0..40 => Act::Claim(self.claim()),
             40..55 => self.renew(),
-            55..75 => self.amend(info),
+            55..75 => self.amend(),
             75..95 => {
                 let refuse_for = self.random.bool().then_some(LONG);
                 Act::Release(self.any(), refuse_for)
             }
-            _ if info.can(Capability::Evict) => Act::Evict(self.random.usize(0..3)),
+            _ if self.info.can(Capability::Evict) => Act::Evict(self.random.usize(0..3)),
             _ => self.renew(),
         };
         self.lapse = match &act {
@@ -67,6 +70,19 @@ impl Plan {
             self.lapse |= *length == self.short;
         }
         act
+    }
+
+    /// Claims for everything that would rather leave, one for each limit that the key may have.
+    pub(crate) fn probes(&mut self) -> [Claim; 2] {
+        [self.limit, self.limit + 1].map(|limit| Claim {
+            limit,
+            units: Units::Exactly(limit),
+            if_busy: IfBusy::Leave,
+            order: Order::Fair,
+            lease: Some(LONG.min(self.info.max_lease)),
+            lock_delay: Duration::ZERO,
+            ..self.fresh()
+        })
     }
 
     /// One of the last claims, or a stranger.
@@ -91,11 +107,11 @@ impl Plan {
             units,
             if_busy: IfBusy::Queue,
             order: Order::Fair,
-            lease: Some(LONG),
+            lease: Some(LONG.min(self.info.max_lease)),
             patience: LONG,
             lock_delay: Duration::ZERO,
             token_above: 0,
-            inbox: leasehold_core::Inbox(0),
+            inbox: self.inbox,
             label: "".into(),
             value: [].into(),
             count: None,
@@ -110,25 +126,26 @@ impl Plan {
         }
         match self.random.u8(0..20) {
             0 => (claim.lease, claim.patience) = (Some(self.short), self.short),
-            1 => claim.patience = self.short,
+            // Who waits on a session ends with that.
+            1 if self.info.leases == Leases::PerClaim => claim.patience = self.short,
             // Blocks the key for as long as the sequence lasts.
-            2 if self.random.u8(0..4) == 0 => claim.lock_delay = LONG,
+            2 if self.info.can(Capability::LockDelay) && self.random.u8(0..4) == 0 => claim.lock_delay = LONG,
             3 => claim.limit = self.limit + 1,
             _ => {}
         }
         claim
     }
 
-    fn claim(&mut self, info: &Info) -> Claim {
+    fn claim(&mut self) -> Claim {
         // A repeat of an earlier claim is a renewal.
         if !self.claims.is_empty() && self.random.u8(0..6) == 0 {
             return self.any();
         }
         let mut claim = self.fresh();
-        if info.can(Capability::Count) && self.random.u8(0..6) == 0 {
+        if self.info.can(Capability::Count) && self.random.u8(0..6) == 0 {
             claim.count = Some(self.random.u64(1..4));
         }
-        if info.can(Capability::Value) {
+        if self.info.can(Capability::Value) {
             claim.value = [self.random.u8(..)].into();
         }
         self.claims.push(claim.clone());
@@ -136,28 +153,30 @@ impl Plan {
     }
 
     fn renew(&mut self) -> Act {
-        let count = self.random.usize(1..4);
+        // One renewal is about one session, and short claims live on another than long ones.
+        let most = if self.info.leases == Leases::PerClaim { 4 } else { 2 };
+        let count = self.random.usize(1..most);
         Act::Renew((0..count).map(|_| self.any()).collect())
     }
 
-    fn amend(&mut self, info: &Info) -> Act {
+    fn amend(&mut self) -> Act {
         let claim = self.any();
         let units = self.random.u64(0..=self.limit + 1);
         let change = match self.random.u8(0..12) {
-            0..4 if info.can(Capability::AmendUnits) => Change::Units(units),
-            4..6 if info.can(Capability::Count) => {
+            0..4 if self.info.can(Capability::AmendUnits) => Change::Units(units),
+            4..6 if self.info.can(Capability::Count) => {
                 Change::Give { n: self.random.u64(1..3), op: self.random.u64(0..6) }
             }
-            6..8 if info.can(Capability::Value) => Change::Value([self.random.u8(..)].into()),
-            8 if info.can(Capability::Owner) => {
+            6..8 if self.info.can(Capability::Value) => Change::Value([self.random.u8(..)].into()),
+            8 if self.info.can(Capability::Owner) => {
                 let heir = if self.random.bool() { self.fresh_heir() } else { self.any() };
                 Change::Owner(Box::new(heir))
             }
-            9 if info.can(Capability::Tail) => {
+            9 if self.info.can(Capability::Tail) => {
                 let length = *self.random.choice(&[Duration::ZERO, self.short]).unwrap_or(&self.short);
                 Change::Tail(length)
             }
-            10 if info.can(Capability::Limit) => Change::Limit(self.random.u64(1..=self.limit + 1)),
+            10 if self.info.can(Capability::Limit) => Change::Limit(self.random.u64(1..=self.limit + 1)),
             _ => return self.renew(),
         };
         Act::Amend(claim, change)
@@ -165,7 +184,12 @@ impl Plan {
 
     /// Somebody to hand over to, who goes on as a claim of its own.
     fn fresh_heir(&mut self) -> Claim {
-        let heir = Claim { lease: Some(LONG), patience: LONG, lock_delay: Duration::ZERO, ..self.fresh() };
+        let heir = Claim {
+            lease: Some(LONG.min(self.info.max_lease)),
+            patience: LONG,
+            lock_delay: Duration::ZERO,
+            ..self.fresh()
+        };
         self.claims.push(heir.clone());
         heir
     }
