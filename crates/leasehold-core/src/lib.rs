@@ -73,6 +73,7 @@ pub mod sessions;
 mod signal;
 mod store;
 mod ticket;
+pub mod url;
 mod watch;
 pub use book::{Book, Fence, OpenBook};
 pub use capability::{Capability, Feature, Info, Leases, Renewal, TokenStrength};
