@@ -23,7 +23,7 @@ impl Fences {
     pub(crate) fn claim(self, claim: &Claim, seen: u64) -> Result<Call> {
         let mut call = self.call(&script::CLAIM, &claim.key, Ack::Needed);
         call.keys.push(names::refused(&claim.key, &claim.id));
-        call.args.push(packed(claim, seen)?);
+        call.args.extend(packed(claim, seen)?);
         Ok(call)
     }
 
@@ -44,7 +44,7 @@ impl Fences {
     /// Changes a claim.
     pub(crate) fn amend(self, claim: &Claim, change: &Change, seen: u64) -> Result<Call> {
         let mut call = self.call(&script::AMEND, &claim.key, Ack::Needed);
-        call.args.push(packed(claim, seen)?);
+        call.args.extend(packed(claim, seen)?);
         let word = |word: &str| Pack::new().bytes(word.as_bytes());
         let pack = match change {
             // More than any limit is refused, however much more it is.
@@ -59,7 +59,7 @@ impl Fences {
         call.args.push(pack.done());
         if let Change::Owner(heir) = change {
             call.keys.push(names::refused(&claim.key, &heir.id));
-            call.args.push(packed(heir, 0)?);
+            call.args.extend(packed(heir, 0)?);
         }
         Ok(call)
     }
@@ -102,13 +102,14 @@ impl Fences {
     }
 }
 
-fn packed(claim: &Claim, seen: u64) -> Result<Vec<u8>> {
+/// The claim in two parts: what a script asks of it, and what is stored as it is here.
+fn packed(claim: &Claim, seen: u64) -> Result<[Vec<u8>; 2]> {
     let Claim { key, id, limit, units, lease, patience, lock_delay, inbox, label, value, .. } = claim;
     // A quorum's tokens are counted per key, and proposed by it.
     let seen = if claim.quorum.is_some() { 0 } else { seen };
     let above = exact(claim.token_above.max(seen), "token to exceed", key)?;
     let count = claim.count.map(|count| exact(count, "count", key)).transpose()?;
-    let pack = Pack::new()
+    let asked = Pack::new()
         .bytes(id.as_bytes())
         .number(exact(*limit, "limit", key)?)
         .number(units.most().min(LARGEST))
@@ -116,17 +117,21 @@ fn packed(claim: &Claim, seen: u64) -> Result<Vec<u8>> {
         .flag(claim.if_busy == IfBusy::Leave)
         .flag(claim.order == Order::Barging)
         .maybe(lease.map(millis))
+        .number(above)
+        .maybe(claim.quorum.map(|terms| millis(terms.keep)))
+        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
+        .flag(claim.quorum.is_some_and(|terms| terms.again));
+    let stored = Pack::new()
         .time(*patience)
         .time(*lock_delay)
-        .number(above)
         .bytes(names::address(*inbox).as_bytes())
         .bytes(label.as_bytes())
         .bytes(value)
         .maybe(count)
-        .maybe(claim.quorum.map(|terms| millis(terms.keep)))
-        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
-        .flag(claim.quorum.is_some_and(|terms| terms.again));
-    Ok(pack.done())
+        // No operation was counted yet, and nobody asked for it.
+        .bytes(&[])
+        .flag(false);
+    Ok([asked.done(), stored.done()])
 }
 
 /// Refuses what the server could not count with.

@@ -54,6 +54,7 @@ const CLOCK: &str = include_str!("lua/clock.lua");
 const PARTS: &[(&str, &str)] = &[
     ("clock", CLOCK),
     ("format", include_str!("lua/format.lua")),
+    ("row", include_str!("lua/row.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("ledger", include_str!("lua/ledger.lua")),
     ("settle", include_str!("lua/settle.lua")),

@@ -1,16 +1,18 @@
 -- amend: changes a claim, or its resource.
 -- keys: the fence, the lock and, when it goes to an heir, the mark that refuses the heir's id
--- arguments: the claim; what to change: a word, its values; the heir, if there is one
+-- arguments: the claim, what of it is stored as it is; what to change: a word, its values; the heir likewise, if there
+--   is one
 -- result: how the claim stands, what is left of its count, or why not
 --@ clock
 --@ format
+--@ row
 --@ fence
 --@ ledger
 --@ settle
 --@ rule
-local asked = read_claim(ARGV[1])
-local change, value, operation = cmsgpack.unpack(ARGV[2])
-local heir = ARGV[3] and read_claim(ARGV[3])
+local asked = read_claim(ARGV[1], ARGV[2])
+local change, value, operation = cmsgpack.unpack(ARGV[3])
+local heir = ARGV[4] and read_claim(ARGV[4], ARGV[5])
 if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
   return { 'foreign' }
 end

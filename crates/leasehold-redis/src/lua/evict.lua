@@ -4,6 +4,7 @@
 -- result: whether there was one
 --@ clock
 --@ format
+--@ row
 --@ fence
 --@ ledger
 --@ settle

@@ -4,6 +4,7 @@
 -- result: of each that it is free or foreign, or the time, its head, and its claims
 --@ clock
 --@ format
+--@ row
 --@ ledger
 local all = {}
 for i, name in ipairs(KEYS) do

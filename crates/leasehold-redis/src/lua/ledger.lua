@@ -1,85 +1,94 @@
 -- One lock's claims, as the rule asks for them: fetches and writes, decides nothing.
--- A lock with many claims is kept this much longer than its last claim, so that not every renewal moves its end.
-local SPARE = 5000
--- And at most this much longer, when a claim that would have stayed for long goes early.
+-- A lock is kept at most this much longer than need be, when a claim that would have stayed for long goes early.
 local EXCESS = 60000
 
-local key, wide, head, only, text
+-- The lock's name; whether it is a sorted set; its head; the one claim that is not in the set; what is known about the
+-- set; and how the head was written, the claim with it.
+local key, wide, head, only, set, text
 
-local function fetch(from, to, ...)
-  return call('ZRANGEBYLEX', key, from, to, ...)
+local function read_head(found)
+  text = found
+  local all = { cmsgpack.unpack(found) }
+  head = head_of(all[2], all[3], all[4], all[5], all[6])
+  if all[7] then
+    only = row_of(unpack(all, 7, 23))
+    head.claims, head.held, head.waiting = 1, only.held, waits(only) and 1 or 0
+  end
 end
 
-local function turn_text(held, seat)
-  return string.format('q%d%016d', held > 0 and 0 or 1, seat)
+-- The set as a whole: until when its claims last, the longest patience in it, when its key ends, how many of its
+-- claims hold, how many of those want more, and how much they hold together.
+local function set_of(lasts, patience, ttl, holders, growing, held)
+  return { lasts = lasts, patience = patience, ttl = ttl, holders = holders, growing = growing, held = held }
 end
 
-local function end_text(at)
-  return string.format('e%016d', at)
+local function set_text()
+  return 'n' .. pack(set.lasts, set.patience, set.ttl, set.holders, set.growing, set.held)
 end
 
--- Remembers how a claim is written, so that it can be found when it has changed.
-local function note(row, member)
-  row.was, row.was_held, row.was_wanted, row.was_end = member, row.held, row.wanted, frees_at(row)
-  return row
-end
-
-local function parse(member)
-  return note(row_of(string.sub(member, 2, 17), cmsgpack.unpack(string.sub(member, 18))), member)
-end
-
--- Opens the lock. `string_there` is what was found under its name, false when that is nothing or no string. The answer is
--- false when something that is not ours has its name.
-local function open(name, string_there)
-  key, wide, head, only, text = name, false, nil, nil, nil
-  if string_there then
-    if string.byte(string_there) ~= VERSION then
+-- Opens the lock. `found` is the string under its name, false when that is nothing or no string. The answer is false
+-- when something that is not ours has its name.
+local function open(name, found)
+  key, wide, head, only, set, text = name, false, nil, nil, nil, nil
+  if found then
+    if string.byte(found) ~= VERSION then
       return false
     end
-    text = string_there
-    local all = { cmsgpack.unpack(text) }
-    head = head_of(all[2], all[3], all[4], all[5], all[6])
-    if all[7] then
-      only = row_of(unpack(all, 7, 23))
-      head.claims, head.held, head.waiting = 1, only.held, waits(only) and 1 or 0
-    end
+    read_head(found)
     return true
   end
-  local found = redis.pcall('ZRANGEBYLEX', key, '[h', '(i', 'LIMIT', 0, 1)
-  if found.err then
+  local first = redis.pcall('ZRANGE', key, 0, 1)
+  if first.err then
     return false
-  elseif not found[1] then
-    return call('EXISTS', key) == 0
-  elseif string.byte(found[1], 2) ~= VERSION then
+  elseif not first[1] then
+    return true
+  elseif string.byte(first[1]) ~= VERSION or string.sub(first[2] or '', 1, 1) ~= 'n' then
     return false
   end
-  wide, text = true, found[1]
-  local all = { cmsgpack.unpack(string.sub(text, 2)) }
-  head = head_of(all[2], all[3], all[4], all[5], all[6])
-  head.held, head.claims, head.waiting, head.lasts, head.patience, head.ttl = unpack(all, 7, 12)
+  wide = true
+  read_head(first[1])
+  set = set_of(cmsgpack.unpack(string.sub(first[2], 2)))
+  set.text = first[2]
+  local waiting = (call('ZCARD', key) - 2 - 2 * set.holders - set.growing) / 2
+  head.claims = head.claims + set.holders + waiting
+  head.held = head.held + set.held
+  head.waiting = head.waiting + set.growing + waiting
   return true
 end
 
-local function head_text()
-  return 'h' .. cmsgpack.pack(VERSION, head.limit, head.effective, head.quiet_until, head.last, head.last_until,
-    head.held, head.claims, head.waiting, head.lasts, head.patience, head.ttl)
+local function score(row)
+  return string.format('%d', row.held > 0 and frees_at(row) - NEVER or row.seat)
+end
+
+-- Adds a claim that is written in the set to what is known about that, or with -1 takes it away.
+local function count(row, by)
+  if row.held > 0 then
+    set.holders, set.held = set.holders + by, set.held + by * row.held
+    set.growing = set.growing + (waits(row) and by or 0)
+  end
+end
+
+local function parse(member)
+  local row = row_of(string.sub(member, 1, 16), cmsgpack.unpack(string.sub(member, 17)))
+  -- As it is written, so that it can be found when it has changed.
+  row.was = { text = member, held = row.held, wanted = row.wanted }
+  return row
 end
 
 local function row_by_id(id)
-  if not wide then
-    return only and only.id == id and only or nil
+  if only and only.id == id then
+    return only
   end
-  local member = fetch('[r' .. id, '[r' .. id .. '\255', 'LIMIT', 0, 1)[1]
-  return member and parse(member)
+  local rank = wide and call('ZRANK', key, id)
+  return rank and parse(call('ZRANGE', key, rank + 1, rank + 1)[1])
 end
 
 local function rows()
-  if not wide then
-    return { only }
-  end
-  local all = fetch('[r', '(s')
-  for i, member in ipairs(all) do
-    all[i] = parse(member)
+  local all = { only }
+  for _, member in ipairs(wide and call('ZRANGE', key, 2, -1) or {}) do
+    if #member > 17 then
+      all[#all + 1] = parse(member)
+    end
   end
   return all
 end
@@ -92,124 +101,193 @@ local function holder(token)
   end
 end
 
--- Adds the members to `list` by which a claim with these numbers is found.
-local function list_members(list, score, row, member, held, wanted, ends)
-  local function add(what)
-    list[#list + 1] = score
-    list[#list + 1] = what
+local function erase(row)
+  call('ZREM', key, row.id, row.was.text, row.id .. 'g')
+  count(row.was, -1)
+  row.was = nil
+end
+
+local function last_to(at)
+  if at > set.lasts then
+    set.lasts = math.min(at + SPARE, NEVER)
   end
-  add(member)
-  if held < wanted then
-    add(turn_text(held, row.seat) .. row.id)
-  end
-  if held > 0 then
-    add(end_text(ends) .. row.id)
-  end
-  return list
 end
 
 local function insert(row)
-  local member = 'r' .. row.id .. write_row(row)
-  if row.was ~= member then
-    if row.was then
-      call('ZREM', unpack(list_members({ key }, nil, row, row.was, row.was_held, row.was_wanted, row.was_end)))
-    end
-    call('ZADD', unpack(list_members({ key }, 0, row, member, row.held, row.wanted, frees_at(row))))
-    note(row, member)
+  local member = row.id .. write_row(row)
+  local was = row.was
+  if was and was.text ~= member then
+    call('ZREM', key, was.text, row.id .. 'g')
   end
-  head.patience = math.max(head.patience, row.patience)
-  local at = lasts_until(row)
-  if at > head.lasts then
-    head.lasts = math.min(at + SPARE, NEVER)
+  if not was or was.text ~= member then
+    local at = score(row)
+    call('ZADD', key, at, row.id, at, member)
+    if row.held > 0 and waits(row) then
+      call('ZADD', key, row.seat / NEVER, row.id .. 'g')
+    end
+  end
+  if was then
+    count(was, -1)
+  end
+  count(row, 1)
+  row.was = { text = member, held = row.held, wanted = row.wanted }
+  set.patience = math.max(set.patience, row.patience)
+  last_to(lasts_until(row))
+end
+
+local function holds_all(row)
+  return row.held > 0 and not waits(row)
+end
+
+-- A second claim: from a string to a sorted set, which is never empty, or it would lose its end.
+local function widen()
+  local first = only
+  if not holds_all(first) then
+    only = nil
+  end
+  wide, set = true, set_of(0, 0, false, 0, 0, 0)
+  text, set.text = lock_text(head, only), set_text()
+  call('DEL', key)
+  call('ZADD', key, '-inf', text, '-inf', set.text)
+  if not only then
+    insert(first)
   end
 end
 
 local function put(row)
-  if not wide and (not only or only.id == row.id) then
+  local is_only = not only or only.id == row.id
+  if not wide and is_only then
+    only = row
+    return
+  elseif not wide then
+    widen()
+    is_only = not only
+  end
+  local others = set.holders - (row.was and row.was.held > 0 and 1 or 0)
+  if holds_all(row) and is_only and others == 0 then
+    -- The one that holds.
+    if row.was then
+      erase(row)
+    end
     only = row
     return
   end
-  if not wide then
-    -- A second claim: from a string to a sorted set. It is never empty, or it would lose its end.
-    wide, head.ttl = true, false
-    call('DEL', key)
-    text = head_text()
-    call('ZADD', key, 0, text)
-    insert(only)
+  if only and (only.id == row.id or row.held > 0) then
+    local first = only
     only = nil
+    if first.id ~= row.id then
+      insert(first)
+    end
   end
   insert(row)
 end
 
 local function remove(row)
-  if not wide then
+  if only and only.id == row.id then
     only = nil
-    return
+  else
+    erase(row)
   end
-  call('ZREM', unpack(list_members({ key }, nil, row, row.was, row.was_held, row.was_wanted, row.was_end)))
-  row.was = nil
-  if head.lasts > now + EXCESS then
-    head.recount = true
+  if wide and set.lasts > now + EXCESS then
+    set.recount = true
   end
+end
+
+-- Where in the set the queue starts: behind the head, what is known about the set, and those who hold.
+local function queue()
+  return 2 + 2 * set.holders
 end
 
 local function front()
   if not wide then
     return only and waits(only) and only or nil
   end
-  local first = fetch('[q', '(r', 'LIMIT', 0, 1)[1]
-  return first and row_by_id(string.sub(first, -16))
+  local first = call('ZRANGE', key, queue(), queue() + 1)
+  if first[1] and #first[1] == 17 then
+    return row_by_id(string.sub(first[1], 1, 16))
+  end
+  return first[2] and parse(first[2])
 end
 
 local function ahead(row, at_most)
-  return wide and math.min(call('ZLEXCOUNT', key, '[q', '(' .. turn_text(row.held, row.seat)), at_most) or 0
+  if not wide then
+    return 0
+  end
+  local before = call('ZRANK', key, row.held > 0 and row.id .. 'g' or row.id) - queue()
+  if row.held == 0 then
+    before = (before + set.growing) / 2
+  end
+  return math.min(before, at_most)
 end
 
 local function ended(at_most)
-  if not wide then
-    return { only and only.held > 0 and frees_at(only) <= now and only or nil }
+  if only then
+    return { only.held > 0 and frees_at(only) <= now and only or nil }
   end
-  local over = fetch('[e', string.format('(e%016d', now + 1), 'LIMIT', 0, at_most)
-  for i, member in ipairs(over) do
-    over[i] = row_by_id(string.sub(member, -16))
+  local over = {}
+  local found = wide and call('ZRANGEBYSCORE', key, '(-inf', string.format('%d', now - NEVER), 'LIMIT', 0, 2 * at_most)
+  for i, member in ipairs(found or {}) do
+    if i % 2 == 0 then
+      over[i / 2] = parse(member)
+    end
   end
   return over
 end
 
-local function next_end()
-  if not wide then
-    return only and only.held > 0 and frees_at(only) or NEVER
-  end
-  local first = fetch('[e', '(f', 'LIMIT', 0, 1)[1]
-  return first and tonumber(string.sub(first, 2, 17)) or NEVER
+-- When the first or the last of those in the set that hold ends, by its rank.
+local function end_at(rank)
+  return set.holders > 0 and call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + NEVER
 end
 
--- The last end of all that is in the sorted set. Where claims wait, as late as any of them could last.
+local function next_end()
+  if only or not wide then
+    return only and only.held > 0 and frees_at(only) or NEVER
+  end
+  return end_at(2) or NEVER
+end
+
+-- The last end of all that is in the set. Where claims wait, as late as any of them could last.
 local function recount()
-  local final = call('ZREVRANGEBYLEX', key, '(f', '[e', 'LIMIT', 0, 1)[1]
-  local at = final and tonumber(string.sub(final, 2, 17)) or 0
+  local at = end_at(queue() - 1) or 0
   if head.waiting > 0 then
-    at = math.max(at, now + head.patience + GRACE)
+    at = math.max(at, now + set.patience + GRACE)
   end
   return math.min(at + SPARE, NEVER)
 end
 
 local function write_wide()
-  if head.recount then
-    head.lasts, head.recount = recount(), nil
+  if set.recount then
+    set.lasts, set.recount = recount(), nil
   end
-  local ttl = head.effective ~= head.limit and NEVER or math.max(head.lasts, head.last_until)
-  local moved = ttl ~= head.ttl
-  head.ttl = ttl
-  local now_text = head_text()
-  if now_text ~= text then
+  if only then
+    last_to(lasts_until(only))
+  end
+  local ttl = head.effective ~= head.limit and NEVER or math.max(set.lasts, head.last_until)
+  local moved = ttl ~= set.ttl
+  set.ttl = ttl
+  local head_is, set_is = lock_text(head, only), set_text()
+  if head_is ~= text then
+    call('ZADD', key, '-inf', head_is)
     call('ZREM', key, text)
-    call('ZADD', key, 0, now_text)
+  end
+  if set_is ~= set.text then
+    call('ZADD', key, '-inf', set_is)
+    call('ZREM', key, set.text)
   end
   if moved and ttl >= NEVER then
     call('PERSIST', key)
   elseif moved then
-    call('PEXPIREAT', key, ttl)
+    call('PEXPIREAT', key, string.format('%d', ttl))
+  end
+end
+
+-- Writes a string so that it ends with what is in it.
+local function write_text(is)
+  local ends = math.max(head.last_until, only and lasts_until(only) or 0)
+  if head.effective ~= head.limit or ends >= NEVER then
+    call('SET', key, is)
+  else
+    call('SET', key, is, 'PXAT', string.format('%d', ends))
   end
 end
 
@@ -225,7 +303,7 @@ local function write()
   if head.claims > 0 or head.effective ~= head.limit or now < head.last_until then
     local is = lock_text(head, only)
     if is ~= text then
-      write_lock(key, is, head, only)
+      write_text(is)
     end
   elseif text then
     call('DEL', key)

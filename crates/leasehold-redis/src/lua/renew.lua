@@ -3,6 +3,7 @@
 -- arguments: of each claim its id, its lease, and for how long a quorum remembers its token
 -- result: how each of them stands
 --@ clock
+--@ format
 -- What is held must be extended even where memory is full. A server that has none left lets a script write if its
 -- first write takes none: this one changes nothing.
 call('PERSIST', KEYS[1])
@@ -10,19 +11,19 @@ call('PERSIST', KEYS[1])
 local texts, answers, others = call('MGET', unpack(KEYS, 2)), {}, false
 for i, text in ipairs(texts) do
   local id, lease, keep = cmsgpack.unpack(ARGV[i])
-  local _, limit, effective, quiet_until, last, last_until, owner, seat, token, held, wanted, least, since,
-    patience, expires, lock_delay, inbox, label, value, count, given, asked
-  if text and string.byte(text) == 1 then
-    _, limit, effective, quiet_until, last, last_until, owner, seat, token, held, wanted, least, since, _,
-      patience, expires, lock_delay, inbox, label, value, count, given, asked = cmsgpack.unpack(text)
+  local fixed, _, limit, effective, quiet_until, last, last_until, owner, expires, seat, token, held, wanted, least, since
+  if text and string.byte(text) == VERSION then
+    fixed, _, limit, effective, quiet_until, last, last_until, owner, expires, _, seat, token, held, wanted, least,
+      since = unpack_some(text, 15, 0)
   end
   if owner == id and held == wanted and expires and expires > now and lease and not keep
       and effective == limit and last_until <= now then
+    local _, _, lock_delay, _, _, _, _, _, asked = unpack_some(text, 8, fixed)
     expires = math.max(now + lease, expires)
     local frees = expires + lock_delay
-    text = cmsgpack.pack(1, limit, limit, math.min(quiet_until, frees), last, last_until, id, seat, token, held, held,
-      least, since, lease, patience, expires, lock_delay, inbox, label, value, count, given, asked)
-    call('SET', KEYS[i + 1], text, 'PXAT', frees)
+    text = pack(VERSION, limit, limit, math.min(quiet_until, frees), last, last_until, id, expires, lease, seat, token,
+      held, held, least, since) .. string.sub(text, fixed + 1)
+    call('SET', KEYS[i + 1], text, 'PXAT', string.format('%d', frees))
     answers[i] = { 'granted', seat, token, held, expires - now, asked and 1 or 0 }
   else
     answers[i], others = false, true
@@ -31,7 +32,7 @@ end
 if not others then
   return answers
 end
---@ format
+--@ row
 --@ fence
 --@ ledger
 --@ settle

@@ -52,9 +52,7 @@ local function enter(asked)
     for _, row in ipairs(rows()) do
       remove(row)
     end
-    local fresh = head_of(asked.limit, asked.limit, NEVER, head.last, head.last_until)
-    fresh.ttl = head.ttl
-    head = fresh
+    head = head_of(asked.limit, asked.limit, NEVER, head.last, head.last_until)
   end
 end
 

@@ -132,15 +132,22 @@ local function count(held, wanted)
   if held > 0 then holders, units = holders + 1, units + held end
   if held < wanted then waiters = waiters + 1 end
 end
+local function count_first(text)
+  local _, _, _, _, _, _, id, _, _, _, _, held, wanted = cmsgpack.unpack(text)
+  if id then count(held, wanted) end
+end
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'zset' then
-  for _, member in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[r', '(s')) do
-    local _, _, held, wanted = cmsgpack.unpack(string.sub(member, 18))
-    count(held, wanted)
+  for i, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    if i == 1 then
+      count_first(member)
+    elseif i > 2 and #member > 17 then
+      local _, _, _, _, held, wanted = cmsgpack.unpack(string.sub(member, 17))
+      count(held, wanted)
+    end
   end
 elseif kind == 'string' then
-  local all = { cmsgpack.unpack(redis.call('GET', KEYS[1])) }
-  if all[7] then count(all[10], all[11]) end
+  count_first(redis.call('GET', KEYS[1]))
 end
 return { holders, string.format('%d', units), waiters }";
 

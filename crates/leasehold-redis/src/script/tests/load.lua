@@ -4,6 +4,7 @@
 -- result: nothing
 --@ clock
 --@ format
+--@ row
 --@ fence
 --@ ledger
 open_fence()

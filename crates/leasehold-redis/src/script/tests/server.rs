@@ -119,10 +119,9 @@ impl Server {
         }
         for row in book.rows() {
             let given: Vec<u8> = row.given.iter().flat_map(|op| op.to_be_bytes()).collect();
-            let pack =
-                Pack::new().bytes(row.id.as_bytes()).number(row.seat).number(row.token).number(row.held);
-            let pack = pack.number(row.wanted).number(row.least).number(row.since).maybe(row.lease);
-            let pack = pack.number(row.patience).maybe(row.expires).number(row.lock_delay);
+            let pack = Pack::new().bytes(row.id.as_bytes()).maybe(row.expires).maybe(row.lease);
+            let pack = pack.number(row.seat).number(row.token).number(row.held).number(row.wanted);
+            let pack = pack.number(row.least).number(row.since).number(row.patience).number(row.lock_delay);
             let pack = pack.bytes(names::address(row.inbox).as_bytes()).bytes(row.label.as_bytes());
             call.args.push(pack.bytes(&row.value).maybe(row.count).bytes(&given).flag(row.asked).done());
         }
