@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_core::{Error, ErrorKind};
 use redis::{RedisError, ServerError};
 
-use crate::url::{Address, address};
+use crate::url::Address;
 
 /// What a server's refusal means.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn redirect(details: &str, from: &Address) -> Option<Address> {
         Address::Tcp(same, _) if host.is_empty() => Some(Address::Tcp(same.clone(), port.parse().ok()?)),
         // Servers print IPv6 without brackets.
         _ if host.contains(':') => Some(Address::Tcp(host.to_owned(), port.parse().ok()?)),
-        _ => address(place, 0).ok(),
+        _ => Address::parse(place, 0).ok(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `redlock://`: several independent servers as one store, by the quorum of the core.
 
-use leasehold_core::{Error, ErrorKind, Quorum, Result};
+use leasehold_core::url::Query;
+use leasehold_core::{Error, Quorum, Result};
 
 use crate::store::Redis;
-use crate::url::Query;
+use crate::url::ABOUT;
 
 /// The parameters that are about the quorum; all others are the members'.
 const OURS: &[&str] = &["max_lease", "member_timeout", "restart_quarantine"];
@@ -37,10 +38,8 @@ pub fn redlock(url: &str) -> Result<Quorum> {
     if let Some(limit) = ours.duration("member_timeout")? {
         quorum = quorum.member_timeout(limit);
     }
-    match ours.take("restart_quarantine").as_deref() {
-        None | Some("on") => {}
-        Some("off") => quorum = quorum.without_quarantine(),
-        Some(_) => return Err(invalid("restart_quarantine is on or off")),
+    if ours.switch("restart_quarantine")? == Some(false) {
+        quorum = quorum.without_quarantine();
     }
     quorum.build()
 }
@@ -61,15 +60,17 @@ fn split(url: &str) -> Result<(Vec<(String, String)>, Query)> {
     let (ours, theirs): (Vec<_>, Vec<_>) = query.split('&').partition(is_ours);
     let theirs = theirs.join("&");
     let member = |host: &str| (host.to_owned(), format!("{scheme}://{login}{host}{database}?{theirs}"));
-    Ok((hosts.split(',').map(member).collect(), Query::parse(&ours.join("&"))?))
+    Ok((hosts.split(',').map(member).collect(), Query::parse(ABOUT, &ours.join("&"))?))
 }
 
 fn invalid(message: &str) -> Error {
-    Error::new(ErrorKind::Invalid, message).at("redis")
+    ABOUT.invalid(message)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn refusal(url: &str) -> String {

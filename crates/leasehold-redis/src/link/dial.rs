@@ -96,7 +96,7 @@ impl Dialer {
         // Small requests must not wait for the acknowledgement of the one before.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(me);
         match &self.target.tls {
-            Some(tls) => Client::build_with_tls(info, tls.read()?),
+            Some(tls) => Client::build_with_tls(info, crate::tls::read(tls)?),
             None => Client::open(info),
         }
         .map_err(wrong)

@@ -1,3 +1,5 @@
+use leasehold_core::ErrorKind;
+
 use super::*;
 
 fn target(url: &str) -> Target {
