@@ -23,6 +23,7 @@
 //! | `redis+sentinel://host1,host2/service` | the primary that sentinels watch | `redis` |
 //! | `redis+cluster://host1,host2` | a cluster | `redis` |
 //! | `redlock://host1,host2,host3` | a majority of independent servers | `redis` |
+//! | `quorum:URL,URL,URL` | a majority of any stores | theirs |
 //!
 //! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.
 //!
@@ -201,6 +202,7 @@
 //! against.
 
 mod connect;
+mod quorum;
 mod redact;
 
 pub use connect::{connect, open};

@@ -3,6 +3,8 @@
 //! Errs on the side of hiding: a password that was not percent-encoded may contain any of `/`, `?` and `@`,
 //! so the last `@` of the URL ends the user part, wherever it stands.
 
+use crate::quorum::{is_quorum, split};
+
 /// What a secret is shown as.
 const HIDDEN: &str = "***";
 
@@ -39,6 +41,11 @@ pub(crate) fn scrub(text: &str, url: &str) -> String {
 
 /// The secrets in a URL, in their order.
 fn secrets(url: &str) -> impl Iterator<Item = &str> {
+    let urls = if is_quorum(url) { split(url).1 } else { vec![url] };
+    urls.into_iter().flat_map(secrets_of_one)
+}
+
+fn secrets_of_one(url: &str) -> impl Iterator<Item = &str> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
     let password = user.and_then(|user| user.split_once(':')).map(|(_, password)| password);
@@ -72,6 +79,7 @@ mod tests {
             ("consul://h:8500?token=abc&dc=x", "consul://h:8500?token=***&dc=x"),
             ("redis://u:p@h?Password=q#f", "redis://u:***@h?Password=***#f"),
             ("sqlite:///tmp/a@b.db?sync=full", "sqlite:///tmp/a@b.db?sync=full"),
+            ("quorum:redis://u:p@a,redis://:q@b", "quorum:redis://u:***@a,redis://:***@b"),
             ("no url at all", "no url at all"),
             ("", ""),
         ] {
