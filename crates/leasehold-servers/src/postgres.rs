@@ -1,0 +1,267 @@
+//! PostgreSQL servers, run by an unprivileged user, and PgBouncer in front of them.
+
+mod bouncer;
+
+pub use bouncer::Bouncer;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::process::{Process, free_port, wait_until};
+
+/// How long a server may take until it answers: a crashed one recovers first.
+const START: Duration = Duration::from_secs(60);
+
+/// The name of a server's log in its directory.
+const LOG: &str = "log";
+
+/// A single server in a directory of its own. Its user `postgres` needs no password.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    port: u16,
+    directory: TempDir,
+    settings: Vec<String>,
+}
+
+impl Postgres {
+    /// A server that answers. It survives being killed, though not a power cut: nothing is synced to the disk.
+    pub fn start() -> Self {
+        Self::with(&["fsync=off"])
+    }
+
+    /// A server with these settings, like `["max_connections=10"]`.
+    ///
+    /// # Panics
+    /// When there is no PostgreSQL, or it does not answer.
+    pub fn with(settings: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        Self::inside(directory, settings)
+    }
+
+    /// A server in this directory.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn inside(directory: TempDir, settings: &[&str]) -> Self {
+        give_away(directory.path());
+        let data = directory.path().join("data");
+        let mut initdb = as_nobody(&program("initdb"));
+        initdb.args(["-A", "trust", "-U", "postgres", "-N", "-E", "UTF8", "--locale=C", "-D"]).arg(&data);
+        let made = initdb.output().expect("initdb is there: `cargo xtask test` installs it");
+        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let process = run(port, directory.path(), &settings);
+        let mut server = Self { process, port, directory, settings };
+        server.wait();
+        server
+    }
+
+    /// Its port on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of its database `postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Its directory; sockets are in it too.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Stops all its processes in the middle of whatever they do: connections stay open and nobody answers.
+    pub fn freeze(&self) {
+        self.process.freeze();
+        for child in self.children() {
+            let _ = kill_process(child, Signal::STOP);
+        }
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        for child in self.children() {
+            let _ = kill_process(child, Signal::CONT);
+        }
+        self.process.thaw();
+    }
+
+    /// Kills all its processes with -9.
+    pub fn kill(&mut self) {
+        let children = self.children();
+        self.process.kill();
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+        }
+    }
+
+    /// Kills it and starts it again on the same port.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// Starts it again on the same port after it was killed.
+    pub fn start_again(&mut self) {
+        // What is left of the old one may still have the memory that they shared.
+        wait_until("postgres starts again", START, || {
+            self.process = run(self.port, self.directory.path(), &self.settings);
+            let mut tries = 0;
+            while self.process.is_running() && tries < 200 {
+                if answers(self.port) {
+                    return true;
+                }
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            false
+        });
+    }
+
+    /// What a statement answers, as `psql` prints it: a line per row, columns with `|` between them.
+    ///
+    /// # Panics
+    /// When the statement fails.
+    pub fn sql(&self, statement: &str) -> String {
+        let output = psql(self.port, statement);
+        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    fn wait(&mut self) {
+        let (port, process, directory) = (self.port, &mut self.process, self.directory.path());
+        wait_until("postgres answers", START, || {
+            assert!(process.is_running(), "postgres ended: {}", log(directory));
+            answers(port)
+        });
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        let list = format!("/proc/{0}/task/{0}/children", self.process.pid());
+        let text = fs::read_to_string(list).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
+    let mut words = around();
+    // It has something to say before it knows where to log.
+    words.extend(["sh", "-c", "exec \"$@\" 2>>\"$0\""].map(OsString::from));
+    words.push(directory.join(LOG).into());
+    words.push(program("postgres").into());
+    words.push("-D".into());
+    words.push(directory.join("data").into());
+    let mut settings = settings.to_vec();
+    settings.push(format!("port={port}"));
+    settings.push("listen_addresses=127.0.0.1".to_owned());
+    settings.push(format!("unix_socket_directories={}", directory.display()));
+    if !settings.iter().any(|setting| setting.starts_with("max_connections")) {
+        settings.push("max_connections=300".to_owned());
+    }
+    for setting in settings {
+        words.push("-c".into());
+        words.push(setting.into());
+    }
+    let first = words.remove(0);
+    Process::start(&first, &words)
+}
+
+/// PostgreSQL refuses to be root, so root becomes somebody else.
+pub(crate) fn around() -> Vec<OsString> {
+    if !rustix::process::getuid().is_root() {
+        return vec!["env".into()];
+    }
+    ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env"].map(OsString::from).to_vec()
+}
+
+fn as_nobody(program: &Path) -> Command {
+    let words = around();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(program).current_dir("/");
+    command
+}
+
+/// Gives a directory to who runs the server.
+pub(crate) fn give_away(directory: &Path) {
+    if rustix::process::getuid().is_root() {
+        const NOBODY: u32 = 65534;
+        chown(directory, Some(NOBODY), Some(NOBODY)).expect("root may");
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+/// Debian keeps every version in a directory of its own, off the path.
+fn program(name: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<_> =
+        versions.map(|version| version.path().join("bin").join(name)).filter(|file| file.exists()).collect();
+    found.sort();
+    found.pop().unwrap_or_else(|| name.into())
+}
+
+fn psql(port: u16, statement: &str) -> std::process::Output {
+    let port = port.to_string();
+    // A frozen server must fail the test, not keep it waiting for ever.
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(program("psql")).args([
+        "-h",
+        "127.0.0.1",
+        "-U",
+        "postgres",
+        "-d",
+        "postgres",
+        "-p",
+        &port,
+    ]);
+    command.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]);
+    command.output().expect("psql is there: `cargo xtask test` installs it")
+}
+
+fn answers(port: u16) -> bool {
+    psql(port, "SELECT 1").status.success()
+}
+
+fn log(directory: &Path) -> String {
+    fs::read_to_string(directory.join(LOG)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_server_comes_back_with_what_it_had() {
+        let mut server = Postgres::start();
+        server.sql("CREATE TABLE t AS SELECT 42 AS x");
+        server.restart();
+        assert_eq!(server.sql("SELECT x FROM t"), "42");
+    }
+
+    #[test]
+    fn a_frozen_server_says_nothing_until_it_is_thawed() {
+        let server = Postgres::start();
+        server.freeze();
+        let port = server.port();
+        let asked = std::thread::spawn(move || answers(port));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!asked.is_finished());
+        server.thaw();
+        assert!(asked.join().unwrap());
+    }
+}
