@@ -15,7 +15,12 @@ const END: &str = "<!-- end of the matrix -->";
 
 /// Every store that works, in the order of the table.
 fn stores() -> Vec<Info> {
-    vec![Memory::new().info().clone(), leasehold_sqlite::INFO.clone(), leasehold_redis::INFO.clone()]
+    vec![
+        Memory::new().info().clone(),
+        leasehold_sqlite::INFO.clone(),
+        leasehold_redis::INFO.clone(),
+        leasehold_postgres::INFO.clone(),
+    ]
 }
 
 fn main() -> ExitCode {

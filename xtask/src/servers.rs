@@ -36,6 +36,18 @@ const NEEDS: &[Need] = &[
         by: "leasehold-redis and leasehold-servers",
     },
     Need {
+        name: "postgres",
+        program: "postgres",
+        packages: &["postgresql"],
+        by: "leasehold-postgres and leasehold-servers",
+    },
+    Need {
+        name: "pgbouncer",
+        program: "pgbouncer",
+        packages: &["pgbouncer"],
+        by: "leasehold-postgres and leasehold-servers",
+    },
+    Need {
         name: "openssl",
         program: "openssl",
         packages: &["openssl"],
@@ -77,7 +89,11 @@ fn missing<'a>(needs: &'a [Need], allowed: &[String], is_there: impl Fn(&str) ->
 fn find(program: &str) -> Option<PathBuf> {
     // Debian keeps servers in sbin, which is not on an ordinary user's path.
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    // And every version of PostgreSQL in a directory of its own.
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = versions.map(|version| version.path().join("bin"));
+    let directories =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).chain(versions);
     directories.map(|directory| directory.join(program)).find(|file| is_executable(file))
 }
 

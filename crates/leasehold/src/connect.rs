@@ -56,6 +56,11 @@ const SCHEMES: &[Scheme] = &[
         starts: &["redlock", "redlocks"],
         open: with_feature!("redis", |url| Ok(Arc::new(leasehold_redis::redlock(url)?))),
     },
+    Scheme {
+        name: "postgres",
+        starts: &["postgres", "postgresql"],
+        open: with_feature!("postgres", |url| Ok(Arc::new(leasehold_postgres::Postgres::from_url(url)?))),
+    },
     Scheme { name: "quorum", starts: &["quorum"], open: Some(|url| open_quorum(url, open)) },
 ];
 
@@ -217,6 +222,7 @@ mod tests {
             "gopher://u:hunter2@h",
             "redis://u:hunter2@h?x=1",
             "redlock://u:hunter2@h",
+            "postgres://u:hunter2@h/d?x=1",
             "quorum:redis://u:hunter2@h,redis://u:hunter2@h,memory://c",
             "memory://u:hunter2@h",
             "u:hunter2@h",

@@ -1,0 +1,150 @@
+//! What a store says to the database: each verb with its values.
+
+use std::time::Duration;
+
+use leasehold_core::{Change, Claim, IfBusy, Key, Order, QuorumTerms};
+use tokio_postgres::types::ToSql;
+
+use crate::names::encode;
+use crate::sql::Verb;
+
+/// Lengths beyond this never end: far enough from the end of the range that several can be added.
+const LONGEST: u64 = 1 << 59;
+
+/// A value of a statement.
+pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
+
+/// One statement with its values.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) verb: Verb,
+    pub(crate) values: Vec<Value>,
+}
+
+macro_rules! call {
+    ($verb:expr, $($value:expr),+ $(,)?) => {
+        Call { verb: $verb, values: vec![$(Box::new($value) as Value),+] }
+    };
+}
+
+pub(crate) fn claim(claim: &Claim) -> Call {
+    let terms = claim.quorum.as_ref();
+    call!(
+        Verb::Claim,
+        encode(claim.key.as_str()),
+        claim.id.as_bytes().to_vec(),
+        number(claim.limit),
+        number(claim.units.most()),
+        number(claim.units.least()),
+        claim.if_busy == IfBusy::Leave,
+        claim.order == Order::Barging,
+        claim.lease.map(millis),
+        millis(claim.patience),
+        millis(claim.lock_delay),
+        number(claim.token_above),
+        claim.inbox.0.cast_signed(),
+        encode(&claim.label),
+        claim.value.to_vec(),
+        claim.count.map(number),
+        keep(claim),
+        terms.map(|terms| millis(terms.min_age)),
+        terms.is_some_and(|terms: &QuorumTerms| terms.again),
+    )
+}
+
+pub(crate) fn renew(claims: &[Claim]) -> Call {
+    call!(
+        Verb::Renew,
+        claims.iter().map(|claim| encode(claim.key.as_str())).collect::<Vec<_>>(),
+        claims.iter().map(|claim| claim.id.as_bytes().to_vec()).collect::<Vec<_>>(),
+        claims.iter().map(|claim| claim.lease.map(millis)).collect::<Vec<_>>(),
+        claims.iter().map(keep).collect::<Vec<_>>(),
+    )
+}
+
+pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
+    let (mut n, mut op, mut value, mut heir) = (None, None, None, None);
+    let word = match change {
+        Change::Units(units) => {
+            n = Some(number(*units));
+            "units"
+        }
+        Change::Give { n: less, op: which } => {
+            (n, op) = (Some(number(*less)), Some(which.cast_signed()));
+            "give"
+        }
+        Change::Value(bytes) => {
+            value = Some(bytes.to_vec());
+            "value"
+        }
+        Change::Owner(next) => {
+            heir = Some(next);
+            "owner"
+        }
+        Change::Tail(length) => {
+            n = Some(millis(*length));
+            "tail"
+        }
+        Change::Limit(limit) => {
+            n = Some(number(*limit));
+            "limit"
+        }
+        Change::Ask(token) => {
+            n = Some(number(*token));
+            "ask"
+        }
+    };
+    call!(
+        Verb::Amend,
+        encode(claim.key.as_str()),
+        claim.id.as_bytes().to_vec(),
+        number(claim.limit),
+        claim.if_busy == IfBusy::Leave,
+        number(claim.token_above),
+        keep(claim),
+        word,
+        n,
+        op,
+        value,
+        heir.map(|heir| heir.id.as_bytes().to_vec()),
+        heir.map(|heir| heir.inbox.0.cast_signed()),
+        heir.map(|heir| encode(&heir.label)),
+        heir.and_then(|heir| heir.lease).map(millis),
+    )
+}
+
+pub(crate) fn release(claim: &Claim, refuse_for: Option<Duration>) -> Call {
+    call!(Verb::Release, encode(claim.key.as_str()), claim.id.as_bytes().to_vec(), refuse_for.map(millis))
+}
+
+pub(crate) fn evict(key: &Key, token: u64) -> Call {
+    call!(Verb::Evict, encode(key.as_str()), number(token))
+}
+
+pub(crate) fn look(names: Vec<String>) -> Call {
+    call!(Verb::Look, names)
+}
+
+/// The next names that start with `prefix` and come after `after`, as they are stored.
+pub(crate) fn names(prefix: &str, after: &str, at_most: i64) -> Call {
+    call!(Verb::Names, encode(prefix), after.to_owned(), at_most)
+}
+
+pub(crate) fn sweep(after: String, at_most: i32) -> Call {
+    call!(Verb::Sweep, after, at_most)
+}
+
+fn keep(claim: &Claim) -> Option<i64> {
+    claim.quorum.as_ref().map(|terms| millis(terms.keep))
+}
+
+/// A count, token or limit. All that the rule makes are far below the end of the range.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Whole milliseconds, at least one for anything that is not zero.
+fn millis(length: Duration) -> i64 {
+    let millis = u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    millis.min(LONGEST).cast_signed()
+}

@@ -1,0 +1,181 @@
+//! What it means when the database refuses, fails or says nothing.
+
+use leasehold_core::{Error, ErrorKind};
+use tokio_postgres::error::{Severity, SqlState};
+
+/// The code that `begin_1` raises.
+const ISOLATION: &str = "LH001";
+
+/// Why a statement has no answer.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    /// Not within the time of the call.
+    Late,
+    /// The database refused it, or the connection ended.
+    Failed(tokio_postgres::Error),
+}
+
+impl Silence {
+    /// Whether the connection is of no more use.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::Failed(error) => code(error).is_none() || is_fatal(error) || is_missing(error),
+        }
+    }
+
+    pub(crate) fn into_error(self) -> Error {
+        let unknown = |message: &str| Error::new(ErrorKind::Indeterminate, message).at("postgres");
+        match self {
+            Self::Late => unknown("no answer in time: it may have happened"),
+            // Whatever ends a session may come between a commit and the word of it.
+            Self::Failed(cause) if code(&cause).is_none() || is_fatal(&cause) => {
+                unknown("the connection broke before the answer: it may have happened").because(cause)
+            }
+            Self::Failed(cause) => refusal(cause),
+        }
+    }
+}
+
+/// An error that the database answered a statement with: it did not happen.
+fn refusal(cause: tokio_postgres::Error) -> Error {
+    let code = code(&cause).map_or("", SqlState::code);
+    let (kind, message) = match code {
+        ISOLATION => (
+            ErrorKind::Invalid,
+            "a pooler hides our settings: set default_transaction_isolation to 'read committed' for this user",
+        ),
+        "57014" | "55P03" => (ErrorKind::Unavailable, "the lock's row was not to be had in time: try again"),
+        "40001" | "40P01" => (ErrorKind::Unavailable, "others were in the way: try again"),
+        "53100" => (ErrorKind::Unavailable, "the database's disk is full: free some space"),
+        "25006" => (ErrorKind::Unavailable, "the database is a standby, or read-only: name the primary"),
+        "42P05" | "26000" => {
+            (ErrorKind::Unavailable, "a pooler mixes up statements: connect past it, or update it")
+        }
+        "42501" => (
+            ErrorKind::Denied,
+            "this user lacks a right: give it the rights that the store's documentation lists",
+        ),
+        _ if is_missing(&cause) => {
+            (ErrorKind::Unavailable, "the lock tables are gone: they are made again if we may")
+        }
+        _ if code.starts_with("53") || code.starts_with("58") => {
+            (ErrorKind::Unavailable, "the database is out of something: look into its log")
+        }
+        _ => (ErrorKind::Protocol, "the database answered something that this version does not know"),
+    };
+    Error::new(kind, message).at("postgres").because(cause)
+}
+
+fn code(error: &tokio_postgres::Error) -> Option<&SqlState> {
+    error.code()
+}
+
+/// Whether the session ended with it.
+fn is_fatal(error: &tokio_postgres::Error) -> bool {
+    let severity = error.as_db_error().and_then(tokio_postgres::error::DbError::parsed_severity);
+    matches!(severity, Some(Severity::Fatal | Severity::Panic))
+}
+
+/// Whether the tables or functions are not there, or not as they were when the statement was prepared.
+pub(crate) fn is_missing(error: &tokio_postgres::Error) -> bool {
+    // Schema, table, function, column, type; and a cached plan that does not fit any more.
+    let codes = ["3F000", "42P01", "42883", "42703", "42704", "0A000"];
+    code(error).is_some_and(|code| codes.contains(&code.code()))
+}
+
+/// Whether a pooler refused the settings of our session.
+pub(crate) fn is_pooler(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|said| {
+        said.code() == &SqlState::PROTOCOL_VIOLATION && said.message().contains("startup parameter")
+    })
+}
+
+/// Why there is no connection: it can be told to many.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreachable {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Unreachable {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// What happened while connecting to `place`.
+    pub(crate) fn connecting(error: &tokio_postgres::Error, place: &str) -> Self {
+        let said = error.as_db_error().map(|said| said.message().to_owned());
+        let code = code(error).map_or("", SqlState::code);
+        let (kind, message) = match code {
+            "28P01" => {
+                (ErrorKind::Denied, "the server refused user or password: put the right ones into the URL")
+            }
+            "28000" => {
+                (ErrorKind::Denied, "the server lets nobody in like this: check user, database and sslmode")
+            }
+            "3D000" => (ErrorKind::Invalid, "there is no such database: check the URL"),
+            "53300" => (ErrorKind::Unavailable, "the server has no connection left: raise max_connections"),
+            "57P03" => (ErrorKind::Unavailable, "the server is starting or stopping: try again in a moment"),
+            "42501" => (
+                ErrorKind::Denied,
+                "the lock tables are missing and this user may not make them: run the statements of \
+                 `leasehold store init --print-sql`, or give it the right",
+            ),
+            "25006" | "55000" => {
+                (ErrorKind::Unavailable, "the server is a standby, or read-only: name the primary")
+            }
+            "" if is_certificate(error) => (
+                ErrorKind::Denied,
+                "the certificates do not match: check sslrootcert, sslcert, sslkey and the host's name",
+            ),
+            "" => (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached"),
+            _ => (ErrorKind::Unavailable, "the server refused"),
+        };
+        let cause = said.unwrap_or_else(|| causes(error));
+        Self::new(kind, format!("{place}: {message}: {cause}"))
+    }
+
+    /// Whether somebody must change something before it can work.
+    pub(crate) fn is_final(&self) -> bool {
+        self.kind != ErrorKind::Unavailable
+    }
+
+    pub(crate) fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).at("postgres")
+    }
+}
+
+impl From<Error> for Unreachable {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let message = message.strip_prefix("postgres: ").unwrap_or(&message).to_owned();
+        Self { kind: error.kind(), message }
+    }
+}
+
+/// An error and what is behind it.
+fn causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+fn is_certificate(error: &tokio_postgres::Error) -> bool {
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        let inside = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if cause.is::<rustls::Error>() || inside.is_some_and(|inside| inside.is::<rustls::Error>()) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}

@@ -1,0 +1,191 @@
+//! The connections of one store: calls go out, messages come in, whatever happens to the server.
+//!
+//! A store starts with one connection for calls and makes more while several calls are under way, because each
+//! commits on its own and a connection commits one after the other. Every call ends within its time: with an answer,
+//! with `Unavailable` (it did not happen), or with `Indeterminate` (nobody knows). It never repeats a statement that
+//! may have run; that is for the keeper, which knows that ids make it safe.
+
+mod dial;
+mod ears;
+mod wire;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::Row;
+
+use self::dial::{Task, Way};
+use self::ears::Ears;
+use self::wire::Wire;
+use crate::ask::Call;
+use crate::fault::Unreachable;
+use crate::sql::Statements;
+use crate::url::Target;
+
+/// The connections of one store; clones share them, and the last one closes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    way: Arc<Way>,
+    pool: Mutex<Pool>,
+    changed: Notify,
+    ears: Arc<Ears>,
+    listening: Mutex<Option<Task>>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    wires: Vec<Arc<Wire>>,
+    /// Whether another one is being made.
+    opening: bool,
+    /// How many attempts have ended, and how many of them failed since the last success.
+    attempts: u64,
+    failed: u32,
+    not_before: Instant,
+    trouble: Option<Unreachable>,
+}
+
+impl Link {
+    /// Connections to what the URL named: none yet.
+    pub(crate) fn new(target: Target) -> Result<Self> {
+        let texts = Statements::new(&target.schema)?;
+        let pool = Pool {
+            wires: Vec::new(),
+            opening: false,
+            attempts: 0,
+            failed: 0,
+            not_before: Instant::now(),
+            trouble: None,
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                way: Arc::new(Way { target, texts }),
+                pool: Mutex::new(pool),
+                changed: Notify::new(),
+                ears: Arc::default(),
+                listening: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Connects, and from now on passes on what is said to this inbox. After every interruption it says
+    /// [`look_all`](leasehold_core::Wake::look_all).
+    pub(crate) async fn open(&self, inbox: Inbox, wakes: Wakes) -> Result<()> {
+        let until = Instant::now() + self.target().timeout + self.target().connect_timeout;
+        // A wrong password or a missing right is told by this one.
+        self.connected(until).await?;
+        let opened = self.inner.ears.add(inbox, wakes);
+        {
+            let mut listening = locked(&self.inner.listening);
+            if listening.is_none() {
+                *listening = Some(Task::spawn(ears::listen(self.inner.ears.clone(), self.inner.way.clone())));
+            }
+        }
+        match timeout_at(until, opened).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(no_connection()),
+        }
+    }
+
+    /// Makes a call.
+    pub(crate) async fn call(&self, call: Call) -> Result<Vec<Row>> {
+        let until = Instant::now() + self.target().timeout;
+        let wire = self.connected(until).await?;
+        wire.send(&call, until).await.map_err(|silence| {
+            if silence.is_broken() {
+                self.forget(&wire);
+            }
+            silence.into_error()
+        })
+    }
+
+    fn target(&self) -> &Target {
+        &self.inner.way.target
+    }
+
+    /// Uses this connection for nothing more. Calls that are on their way may still be answered.
+    fn forget(&self, wire: &Arc<Wire>) {
+        locked(&self.inner.pool).wires.retain(|known| !Arc::ptr_eq(known, wire));
+    }
+
+    /// The connection with the least to do.
+    async fn connected(&self, until: Instant) -> Result<Arc<Wire>> {
+        let inner = &self.inner;
+        let attempts = locked(&inner.pool).attempts;
+        loop {
+            let mut changed = std::pin::pin!(inner.changed.notified());
+            changed.as_mut().enable();
+            let wait = {
+                let mut pool = locked(&inner.pool);
+                pool.wires.retain(|wire| !wire.is_closed());
+                let best = pool.wires.iter().min_by_key(|wire| wire.busy()).cloned();
+                let now = Instant::now();
+                let wants_more = best.as_ref().is_none_or(|wire| wire.busy() > 0)
+                    && pool.wires.len() < self.target().connections;
+                if wants_more && !pool.opening && now >= pool.not_before {
+                    pool.opening = true;
+                    self.make_another();
+                }
+                if let Some(wire) = best {
+                    return Ok(wire);
+                }
+                let trouble = pool.trouble.as_ref().filter(|_| pool.attempts > attempts);
+                if let Some(trouble) = trouble.filter(|trouble| trouble.is_final() || now >= until) {
+                    return Err(trouble.to_error());
+                } else if now >= until {
+                    return Err(no_connection());
+                }
+                if pool.opening { until } else { until.min(pool.not_before) }
+            };
+            let _ = timeout_at(wait, changed).await;
+        }
+    }
+
+    /// Makes another connection, in a task of its own: whoever wants it may give up meanwhile.
+    fn make_another(&self) {
+        let (way, inner) = (self.inner.way.clone(), Arc::downgrade(&self.inner));
+        tokio::spawn(async move {
+            let made = Wire::connect(&way).await;
+            let Some(inner) = inner.upgrade() else { return };
+            let mut pool = locked(&inner.pool);
+            pool.opening = false;
+            pool.attempts += 1;
+            match made {
+                Ok(wire) => {
+                    pool.wires.push(Arc::new(wire));
+                    (pool.failed, pool.trouble) = (0, None);
+                }
+                Err(trouble) => {
+                    tracing::debug!(?trouble, "cannot connect");
+                    pool.failed += 1;
+                    (pool.not_before, pool.trouble) = (Instant::now() + pause(pool.failed), Some(trouble));
+                }
+            }
+            drop(pool);
+            inner.changed.notify_waiters();
+        });
+    }
+}
+
+/// How long to wait after so many failures: a little at random, so that a crowd does not come all at once.
+fn pause(failed: u32) -> Duration {
+    let most = 20 * 2_u64.saturating_pow(failed.min(6));
+    Duration::from_millis(fastrand::u64(most / 2..=most.min(1000)))
+}
+
+fn no_connection() -> Error {
+    let message = "no connection in time: check that the server runs and can be reached";
+    Error::new(ErrorKind::Unavailable, message).at("postgres")
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing below the lock panics half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,161 @@
+//! Making a connection: TLS, logging in, and seeing that the tables are there.
+
+use std::future::{Future, poll_fn};
+
+use leasehold_core::ErrorKind;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
+
+use crate::fault::{Unreachable, is_missing, is_pooler};
+use crate::sql::{FORMAT, Statements};
+use crate::url::Target;
+
+/// Where what the server says without being asked goes.
+pub(super) type Ear = UnboundedSender<Notification>;
+
+/// Where to connect to, and what to say there.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) target: Target,
+    pub(super) texts: Statements,
+}
+
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Task(AbortHandle);
+
+impl Task {
+    pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work).abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A connection.
+pub(super) struct Dialed {
+    pub(super) client: Client,
+    /// Moves the bytes.
+    pub(super) task: Task,
+    /// Whether it goes to the server itself. Behind a pooler nothing lasts from one statement to the next.
+    pub(super) is_direct: bool,
+}
+
+/// Why not.
+enum Failed {
+    AtServer(tokio_postgres::Error),
+    Otherwise(Unreachable),
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::AtServer(error)
+    }
+}
+
+impl Way {
+    /// Connects. Has no limit of its own.
+    pub(super) async fn dial(&self, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
+        let failed = |failed| match failed {
+            Failed::AtServer(error) => Unreachable::connecting(&error, &self.target.place()),
+            Failed::Otherwise(unreachable) => unreachable,
+        };
+        let (client, task) = match self.connect(&self.target.direct(), ear.clone()).await {
+            Err(Failed::AtServer(error)) if is_pooler(&error) => {
+                self.connect(self.target.bare(), ear).await.map_err(failed)?
+            }
+            other => other.map_err(failed)?,
+        };
+        let is_direct = match self.greet(&client).await {
+            Err(Failed::AtServer(error)) if is_missing(&error) => {
+                let made = client.batch_execute(&self.texts.init).await;
+                if made.is_err() {
+                    // Ends the transaction that failed. Perhaps somebody else made them in the meantime.
+                    let _ = client.batch_execute("ROLLBACK").await;
+                }
+                let greeted = self.greet(&client).await;
+                made.map_err(Failed::from)
+                    .and(Ok(()))
+                    .or_else(|error| greeted_anyway(&greeted, error))
+                    .map_err(failed)?;
+                greeted.map_err(failed)?
+            }
+            other => other.map_err(failed)?,
+        };
+        Ok(Dialed { client, task, is_direct })
+    }
+
+    async fn connect(&self, config: &Config, ear: Option<Ear>) -> Result<(Client, Task), Failed> {
+        let (client, encoding, task) = match &self.target.tls {
+            None => {
+                let (client, connection) = config.connect(NoTls).await?;
+                (client, encoding(&connection), drive(connection, ear))
+            }
+            Some(tls) => {
+                let connector = tls.connector().map_err(|e| Failed::Otherwise(e.into()))?;
+                let (client, connection) = config.connect(connector).await?;
+                (client, encoding(&connection), drive(connection, ear))
+            }
+        };
+        if !matches!(encoding.as_str(), "UTF8" | "SQL_ASCII") {
+            let message = format!("the database's encoding is {encoding}: use a database with UTF8");
+            return Err(Failed::Otherwise(Unreachable::new(ErrorKind::Invalid, message)));
+        }
+        Ok((client, task))
+    }
+
+    /// Whether this is a connection to the server itself.
+    async fn greet(&self, client: &Client) -> Result<bool, Failed> {
+        let row = client.query_typed_one(&self.texts.greet, &[]).await?;
+        let (format, is_direct) = (row.try_get::<_, Option<i32>>(0)?, row.try_get(1)?);
+        if format != Some(FORMAT) {
+            let message = "the lock tables were made by another version of leasehold: use another schema";
+            return Err(Failed::Otherwise(Unreachable::new(ErrorKind::Conflict, message)));
+        }
+        Ok(is_direct)
+    }
+}
+
+/// What went wrong while the tables were made does not matter when they are there.
+fn greeted_anyway(greeted: &Result<bool, Failed>, error: Failed) -> Result<(), Failed> {
+    if greeted.is_ok() { Ok(()) } else { Err(error) }
+}
+
+fn encoding<S, T>(connection: &Connection<S, T>) -> String
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    connection.parameter("server_encoding").unwrap_or("UTF8").to_owned()
+}
+
+/// Moves the bytes of a connection until it ends.
+fn drive<S, T>(mut connection: Connection<S, T>, ear: Option<Ear>) -> Task
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Task::spawn(async move {
+        loop {
+            match poll_fn(|cx| connection.poll_message(cx)).await {
+                Some(Ok(AsyncMessage::Notification(message))) => {
+                    if let Some(ear) = &ear {
+                        let _ = ear.send(message);
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "a connection ended");
+                    return;
+                }
+                None => return,
+            }
+        }
+    })
+}

@@ -1,0 +1,161 @@
+//! The statements: files of their own, for one schema.
+
+use leasehold_core::Result;
+use tokio_postgres::types::Type;
+
+use crate::names::check_schema;
+
+const TABLES: &str = include_str!("sql/tables.sql");
+
+const FUNCTIONS: &[&str] = &[
+    include_str!("sql/basics.sql"),
+    include_str!("sql/settle.sql"),
+    include_str!("sql/answers.sql"),
+    include_str!("sql/enter.sql"),
+    include_str!("sql/renew.sql"),
+    include_str!("sql/claim.sql"),
+    include_str!("sql/release.sql"),
+    include_str!("sql/amend.sql"),
+    include_str!("sql/evict.sql"),
+    include_str!("sql/sweep.sql"),
+];
+
+/// Only one at a time makes the tables: two would fail on each other's.
+const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold.init', 0));\n";
+
+/// The version of what is stored.
+pub(crate) const FORMAT: i32 = 1;
+
+/// The statements that make everything a store needs in this schema. They can be run again.
+///
+/// ```
+/// let sql = leasehold_postgres::init_sql("billing_locks")?;
+/// assert!(sql.contains("CREATE SCHEMA IF NOT EXISTS \"billing_locks\""));
+/// assert!(leasehold_postgres::init_sql("x; DROP TABLE users").is_err());
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
+///
+/// # Errors
+/// `Invalid` when that is no name for a schema.
+pub fn init_sql(schema: &str) -> Result<String> {
+    check_schema(schema)?;
+    let mut all = format!("BEGIN;\n{ALONE}\n{TABLES}");
+    for file in FUNCTIONS {
+        all.push('\n');
+        all.push_str(file);
+    }
+    all.push_str("\nCOMMIT;\n");
+    Ok(inside(schema, &all))
+}
+
+/// The same statements in another schema.
+fn inside(schema: &str, sql: &str) -> String {
+    let quoted = format!("\"{schema}\"");
+    let sql = sql.replace("SCHEMA IF NOT EXISTS leasehold;", &format!("SCHEMA IF NOT EXISTS {quoted};"));
+    sql.replace("leasehold.", &format!("{quoted}."))
+}
+
+/// What a store can say to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Claim,
+    Renew,
+    Amend,
+    Release,
+    Evict,
+    Look,
+    Names,
+    Sweep,
+}
+
+impl Verb {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Claim,
+        Self::Renew,
+        Self::Amend,
+        Self::Release,
+        Self::Evict,
+        Self::Look,
+        Self::Names,
+        Self::Sweep,
+    ];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Claim => {
+                "SELECT * FROM leasehold.claim_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+                 $16, $17, $18)"
+            }
+            Self::Renew => "SELECT * FROM leasehold.renew_1($1, $2, $3, $4)",
+            Self::Amend => {
+                "SELECT * FROM leasehold.amend_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+            }
+            Self::Release => "SELECT leasehold.release_1($1, $2, $3)",
+            Self::Evict => "SELECT leasehold.evict_1($1, $2)",
+            Self::Look => include_str!("sql/look.sql"),
+            Self::Names => {
+                "SELECT k.name FROM leasehold.keys k WHERE starts_with(k.name, $1) AND k.name > $2 \
+                 ORDER BY k.name LIMIT $3"
+            }
+            Self::Sweep => "SELECT leasehold.sweep_1($1, $2)",
+        }
+    }
+
+    /// The types of its values.
+    pub(crate) fn types(self) -> &'static [Type] {
+        const N: Type = Type::INT8;
+        const B: Type = Type::BYTEA;
+        const T: Type = Type::TEXT;
+        const F: Type = Type::BOOL;
+        match self {
+            Self::Claim => &[T, B, N, N, N, F, F, N, N, N, N, N, T, B, N, N, N, F],
+            Self::Renew => &[Type::TEXT_ARRAY, Type::BYTEA_ARRAY, Type::INT8_ARRAY, Type::INT8_ARRAY],
+            Self::Amend => &[T, B, N, F, N, N, T, N, N, B, B, N, T, N],
+            Self::Release => &[T, B, N],
+            Self::Evict => &[T, N],
+            Self::Look => &[Type::TEXT_ARRAY],
+            Self::Names => &[T, T, N],
+            Self::Sweep => &[T, Type::INT4],
+        }
+    }
+}
+
+/// The statements for one schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Statements {
+    texts: [String; 8],
+    pub(crate) greet: String,
+    pub(crate) init: String,
+}
+
+impl Statements {
+    pub(crate) fn new(schema: &str) -> Result<Self> {
+        Ok(Self {
+            texts: Verb::ALL.map(|verb| inside(schema, verb.text())),
+            greet: inside(
+                schema,
+                "SELECT leasehold.greet_1(), current_setting('leasehold_store.direct', true) IS NOT NULL",
+            ),
+            init: init_sql(schema)?,
+        })
+    }
+
+    pub(crate) fn text(&self, verb: Verb) -> &str {
+        &self.texts[verb as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_counted_in_order() {
+        for (place, verb) in Verb::ALL.into_iter().enumerate() {
+            assert_eq!(verb as usize, place);
+            let most = (1..=20).rev().find(|n| verb.text().contains(&format!("${n}"))).unwrap();
+            assert_eq!(verb.types().len(), most, "{verb:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+-- claim: asks for units of a lock. A quorum's claim has p_keep, p_min_age and p_again.
+CREATE OR REPLACE FUNCTION leasehold.claim_1(
+    p_name text, p_id bytea, p_limit bigint, p_most bigint, p_least bigint, p_leave boolean, p_barging boolean,
+    p_lease bigint, p_patience bigint, p_lock_delay bigint, p_above bigint, p_inbox bigint, p_label text, p_value bytea,
+    p_count bigint, p_keep bigint, p_min_age bigint, p_again boolean
+) RETURNS leasehold.answer_1 LANGUAGE plpgsql AS $$
+DECLARE
+    never CONSTANT bigint := 4611686018427387904;
+    now_ms bigint := leasehold.clock_1();
+    plain boolean := p_keep IS NULL AND p_most <= p_limit;
+    fresh boolean;
+    is_there boolean;
+    before leasehold.keys;
+    h leasehold.keys;
+    r leasehold.claims;
+    latch leasehold.claims;
+    answer leasehold.answer_1;
+    left_ms bigint;
+BEGIN
+    PERFORM leasehold.begin_1();
+    LOOP
+        INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)
+        VALUES (p_name, p_limit, p_limit, CASE WHEN plain THEN p_most ELSE 0 END, plain::integer, 0,
+            CASE WHEN plain AND p_lease IS NOT NULL THEN now_ms + p_lease + p_lock_delay ELSE never END)
+        ON CONFLICT DO NOTHING;
+        fresh := FOUND;
+        EXIT WHEN fresh;
+        UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+        -- Given back in between: once more.
+        EXIT WHEN FOUND;
+    END LOOP;
+    -- From here on the row is ours, and whatever is read was written by those who had it before.
+    IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > leasehold.clock_1()) THEN
+        IF fresh THEN
+            DELETE FROM leasehold.keys k WHERE k.name = p_name;
+        END IF;
+        RETURN leasehold.plain_1('gone');
+    END IF;
+    r := ROW(p_name, p_id, 0, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, NULL, p_lock_delay, p_inbox, p_label,
+        p_value, p_count, '{}', false)::leasehold.claims;
+    IF fresh AND plain THEN
+        -- It was free: most claims end here.
+        r.token := leasehold.number_1(p_above);
+        r.seat := r.token;
+        r.held := p_most;
+        r.at_least := p_most;
+        r.expires := now_ms + p_lease;
+        INSERT INTO leasehold.claims VALUES (r.*);
+        RETURN leasehold.granted_1(r, now_ms, true);
+    END IF;
+
+    now_ms := leasehold.clock_1();
+    r.since := now_ms;
+    IF fresh THEN
+        SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name;
+    END IF;
+    before := h;
+    IF h.declared <> p_limit AND leasehold.is_in_use_1(h, now_ms) THEN
+        RETURN leasehold.plain_1('limit', h.declared);
+    END IF;
+    is_there := h.declared = p_limit AND EXISTS (
+        SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id);
+    IF is_there AND NOT EXISTS (
+        SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id AND c.count IS NOT NULL AND c.held > 0) THEN
+        -- Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
+        RETURN leasehold.renew_one_1(h, p_id, p_lease, p_keep, now_ms);
+    END IF;
+    IF NOT is_there AND p_keep IS NOT NULL THEN
+        SELECT s.born + p_min_age - now_ms INTO left_ms FROM leasehold.store s;
+        IF left_ms > 0 THEN
+            IF fresh THEN
+                DELETE FROM leasehold.keys k WHERE k.name = p_name;
+            END IF;
+            RETURN leasehold.plain_1('young', left_ms);
+        END IF;
+    END IF;
+    h := leasehold.enter_1(h, p_limit);
+    h := leasehold.catch_up_1(h, now_ms, 0);
+    IF is_there THEN
+        -- A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
+        SELECT c.* INTO latch FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
+        IF FOUND THEN
+            answer := CASE WHEN latch.value = p_value THEN leasehold.granted_1(latch, now_ms, false)
+                ELSE leasehold.plain_1('busy') END;
+            PERFORM leasehold.close_1(before, h, now_ms);
+            RETURN answer;
+        END IF;
+    END IF;
+
+    IF (h.waiting = 0 OR p_barging) AND p_least <= h.effective - h.held THEN
+        IF p_keep IS NULL THEN
+            r.token := leasehold.number_1(p_above);
+        ELSE
+            IF NOT p_again OR h.agreed <> p_above + 1 THEN
+                h.agreed := greatest(h.agreed, p_above) + 1;
+            END IF;
+            r.token := h.agreed;
+        END IF;
+        r.seat := r.token;
+        r.held := least(p_most, h.effective - h.held);
+        r.wanted := r.held;
+        r.at_least := r.held;
+        r.expires := now_ms + p_lease;
+        h.held := h.held + r.held;
+        h.claims := h.claims + 1;
+        h.quiet_until := least(h.quiet_until, r.expires + p_lock_delay);
+        IF p_keep IS NOT NULL THEN
+            h.agreed_until := greatest(h.agreed_until, least(coalesce(r.expires + p_lock_delay, never) + p_keep, never));
+        END IF;
+        INSERT INTO leasehold.claims VALUES (r.*);
+        answer := leasehold.granted_1(r, now_ms, true);
+    ELSIF p_leave THEN
+        answer := leasehold.plain_1('busy');
+    ELSE
+        r.seat := leasehold.number_1(p_above);
+        r.expires := now_ms + p_patience;
+        h.claims := h.claims + 1;
+        h.waiting := h.waiting + 1;
+        INSERT INTO leasehold.claims VALUES (r.*);
+        answer := leasehold.waiting_1(h, r, now_ms, true);
+    END IF;
+    PERFORM leasehold.close_1(before, h, now_ms);
+    RETURN answer;
+END $$;

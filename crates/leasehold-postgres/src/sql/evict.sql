@@ -1,0 +1,49 @@
+-- evict: ends the claim that holds with a token, whoever owns it; says whether there was one.
+CREATE OR REPLACE FUNCTION leasehold.evict_1(p_name text, p_token bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    now_ms bigint;
+    before leasehold.keys;
+    h leasehold.keys;
+    r leasehold.claims;
+    ended bigint[];
+    rows bigint;
+    inbox bigint;
+BEGIN
+    PERFORM leasehold.begin_1();
+    UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    now_ms := leasehold.clock_1();
+    before := h;
+    SELECT c.* INTO r FROM leasehold.claims c
+    WHERE c.name = p_name AND c.held > 0 AND c.token = p_token AND coalesce(c.expires + c.lock_delay > now_ms, true);
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM leasehold.claims c WHERE c.name = p_name AND c.id = r.id;
+    h.held := h.held - r.held;
+    h.claims := h.claims - 1;
+    h.waiting := h.waiting - (r.held < r.wanted)::integer;
+    PERFORM leasehold.number_1(p_token);
+    IF h.agreed > 0 THEN
+        -- A quorum that has not heard of it on a majority must not claim it again here.
+        h.agreed := h.agreed + 1;
+    END IF;
+    ended := ARRAY[r.inbox];
+    IF r.count IS NOT NULL THEN
+        -- Who waits behind a latch waits for it to open, which it never will.
+        WITH dead AS (
+            DELETE FROM leasehold.claims c WHERE c.name = p_name AND c.held = 0 RETURNING c.inbox
+        )
+        SELECT ended || coalesce(array_agg(d.inbox), '{}'), count(*) INTO ended, rows FROM dead d;
+        h.claims := h.claims - rows;
+        h.waiting := h.waiting - rows;
+    END IF;
+    FOR inbox IN SELECT DISTINCT e FROM unnest(ended) AS e LOOP
+        PERFORM leasehold.tell_1(inbox, 0, 0, 0, p_name);
+    END LOOP;
+    h := leasehold.catch_up_1(h, now_ms, 0);
+    PERFORM leasehold.close_1(before, h, now_ms);
+    RETURN true;
+END $$;

@@ -1,0 +1,57 @@
+-- release: gives back, or leaves the queue; says held, waiting or gone. With p_refuse_for the id is refused for so long.
+CREATE OR REPLACE FUNCTION leasehold.release_1(p_name text, p_id bytea, p_refuse_for bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_ms bigint;
+    before leasehold.keys;
+    h leasehold.keys;
+    r leasehold.claims;
+    fresh boolean := false;
+    answer text := 'held';
+BEGIN
+    PERFORM leasehold.begin_1();
+    LOOP
+        UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+        EXIT WHEN FOUND OR p_refuse_for IS NULL;
+        -- The claim may be on its way, and has not seen the refusal yet: it has to wait for this row, and then sees it.
+        INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)
+        VALUES (p_name, 1, 1, 0, 0, 0, 4611686018427387904) ON CONFLICT DO NOTHING;
+        fresh := FOUND;
+    END LOOP;
+    now_ms := leasehold.clock_1();
+    IF p_refuse_for IS NOT NULL THEN
+        -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
+        INSERT INTO leasehold.refusals (id, until) VALUES (p_id, now_ms + p_refuse_for)
+        ON CONFLICT (id) DO UPDATE SET until = excluded.until;
+    END IF;
+    IF h.name IS NULL THEN
+        RETURN 'gone';
+    END IF;
+    before := h;
+    SELECT c.* INTO r FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
+    IF NOT FOUND THEN
+        IF fresh THEN
+            DELETE FROM leasehold.keys k WHERE k.name = p_name;
+        END IF;
+        RETURN 'gone';
+    ELSIF r.held = 0 THEN
+        answer := 'waiting';
+    ELSIF r.expires <= now_ms THEN
+        answer := 'gone';
+    END IF;
+    -- A holder that is over cannot cut its lock delay short by releasing late.
+    IF answer <> 'gone' THEN
+        DELETE FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
+        h.held := h.held - r.held;
+        h.claims := h.claims - 1;
+        h.waiting := h.waiting - (r.held < r.wanted)::integer;
+    END IF;
+    IF h.claims = 0 AND h.effective = h.declared AND h.agreed_until <= now_ms THEN
+        -- The only claim, and nothing else to remember: most releases end here.
+        DELETE FROM leasehold.keys k WHERE k.name = p_name;
+        RETURN answer;
+    END IF;
+    h := leasehold.catch_up_1(h, now_ms, 0);
+    PERFORM leasehold.close_1(before, h, now_ms);
+    RETURN answer;
+END $$;
