@@ -1,15 +1,22 @@
 //! From a URL to what must be known to connect. Sends nothing, and never repeats a password.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::Result;
+use leasehold_core::url::{About, Query, TlsFiles, Url};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::names::{SCHEMA, check_schema};
-use crate::tls::Tls;
+
+const PORT: u16 = 5432;
+
+const ABOUT: About =
+    About { store: "postgres", forms: "write it like postgres://user:password@host:5432/database" };
+
+const KNOWN: &str = "known are schema, mode, timeout, connect_timeout, connections, host, port, sslmode, sslrootcert, \
+                     sslcert and sslkey";
 
 /// How many connections a store makes at most, besides the one that listens.
 const CONNECTIONS: usize = 8;
@@ -19,7 +26,7 @@ const CONNECTIONS: usize = 8;
 pub(crate) struct Target {
     /// Where to, as whom; without the settings that a session of ours has.
     config: Config,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) schema: String,
     /// The longest that one call takes.
     pub(crate) timeout: Duration,
@@ -31,48 +38,55 @@ pub(crate) struct Target {
 impl Target {
     /// What a URL names.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut query = Query::parse(query)?;
+        let mut url = Url::parse(ABOUT, url)?;
+        let query = &mut url.query;
         let schema = query.take("schema").unwrap_or_else(|| SCHEMA.to_owned());
         check_schema(&schema)?;
         match query.take("mode").as_deref() {
             None | Some("lease") => {}
             Some(other) => {
                 let other = other.escape_debug();
-                return Err(invalid(format!("there is no mode \"{other}\": write mode=lease")));
+                return Err(ABOUT.invalid(format!("there is no mode \"{other}\": write mode=lease")));
             }
         }
-        let tls = query.tls()?;
+        let tls = tls(query)?;
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(2));
         let connect_timeout = query.duration("connect_timeout")?.unwrap_or(Duration::from_secs(2));
-        let connections = match query.take("connections").map(|n| n.parse()) {
-            None => CONNECTIONS,
-            Some(Ok(n @ 1..=100)) => n,
-            Some(_) => return Err(invalid("connections is no number from 1 to 100: write connections=8")),
-        };
-        let (host, port) = (query.take("host"), query.take("port"));
-        query.done()?;
+        let connections = query.number("connections")?.unwrap_or(CONNECTIONS);
+        if !(1..=100).contains(&connections) {
+            return Err(ABOUT.invalid("connections is not from 1 to 100: write connections=8"));
+        }
+        let (socket, port) = (query.take("host"), query.number("port")?.unwrap_or(PORT));
 
-        let mut config = Config::from_str(base).map_err(|_| {
-            invalid("the URL makes no sense: write postgres://user:password@host:5432/database")
-        })?;
-        if let Some(host) = host {
-            config.host(host);
+        let mut config = Config::new();
+        match socket {
+            Some(host) => {
+                config.host(host).port(port);
+            }
+            None => {
+                for address in url.addresses(port)? {
+                    config.host(address.host).port(address.port);
+                }
+            }
         }
-        if let Some(port) = port {
-            config.port(port.parse().map_err(|_| invalid("port is no number: write port=5432"))?);
+        config.user(url.login.user.as_deref().unwrap_or("postgres"));
+        if let Some(password) = &url.login.password {
+            config.password(password);
         }
-        if config.get_hosts().is_empty() {
-            return Err(invalid("no host: write postgres://localhost/database, or ?host=/run/postgresql"));
+        match url.segments()?.as_slice() {
+            [] => {}
+            [database] => {
+                config.dbname(database);
+            }
+            _ => return Err(ABOUT.invalid(ABOUT.forms)),
         }
         config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
         config.connect_timeout(connect_timeout).keepalives(true).keepalives_idle(Duration::from_secs(10));
-        if config.get_application_name().is_none() {
-            config.application_name("leasehold");
-        }
+        config.application_name("leasehold");
         if config.get_hosts().len() > 1 {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
+        url.query.done(KNOWN)?;
         Ok(Self { config, tls, schema, timeout, connect_timeout, connections })
     }
 
@@ -110,70 +124,25 @@ impl Target {
     }
 }
 
-/// The parameters that nobody took yet.
-struct Query(Vec<(String, String)>);
-
-impl Query {
-    fn parse(text: &str) -> Result<Self> {
-        let mut pairs = Vec::new();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair
-                .split_once('=')
-                .ok_or_else(|| invalid(format!("parameter \"{}\" has no value", pair.escape_debug())))?;
-            let value = percent_encoding::percent_decode_str(value).decode_utf8();
-            let value = value.map_err(|_| invalid("the URL is not UTF-8 when decoded"))?;
-            pairs.push((name.to_owned(), value.into_owned()));
-        }
-        Ok(Self(pairs))
+/// libpq's parameters for TLS. There is no encryption without verification here.
+fn tls(query: &mut Query) -> Result<Option<TlsFiles>> {
+    let mut file = |name| query.take(name).map(PathBuf::from);
+    let files = TlsFiles { ca: file("sslrootcert"), certificate: file("sslcert"), key: file("sslkey") };
+    if files.certificate.is_some() != files.key.is_some() {
+        return Err(ABOUT.invalid("a client certificate needs both sslcert=FILE and sslkey=FILE"));
     }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(at).1)
+    match query.take("sslmode").as_deref() {
+        Some("require" | "verify-ca" | "verify-full") => Ok(Some(files)),
+        None | Some("disable") if files == TlsFiles::default() => Ok(None),
+        None | Some("disable") => Err(ABOUT.invalid("certificates without TLS: add sslmode=verify-full")),
+        Some(_) => Err(ABOUT.invalid("sslmode protects nothing like that: write verify-full or disable")),
     }
-
-    fn duration(&mut self, name: &str) -> Result<Option<Duration>> {
-        let Some(text) = self.take(name) else { return Ok(None) };
-        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-        let millis = match (number.parse::<u32>(), unit) {
-            (Ok(n), "ms") => u64::from(n),
-            (Ok(n), "s") => u64::from(n) * 1000,
-            _ => 0,
-        };
-        if millis == 0 {
-            return Err(invalid(format!("{name} is no time: write {name}=500ms or {name}=2s")));
-        }
-        Ok(Some(Duration::from_millis(millis)))
-    }
-
-    /// libpq's parameters for TLS. There is no encryption without verification here.
-    fn tls(&mut self) -> Result<Option<Tls>> {
-        let mut file = |name| self.take(name).map(PathBuf::from);
-        let tls = Tls { ca: file("sslrootcert"), certificate: file("sslcert"), key: file("sslkey") };
-        tls.check()?;
-        match self.take("sslmode").as_deref() {
-            Some("require" | "verify-ca" | "verify-full") => Ok(Some(tls)),
-            None | Some("disable") if tls == Tls::default() => Ok(None),
-            None | Some("disable") => Err(invalid("certificates without TLS: add sslmode=verify-full")),
-            Some(_) => Err(invalid("sslmode protects nothing like that: write verify-full or disable")),
-        }
-    }
-
-    /// Refuses what nobody took: a misspelt option must not be ignored.
-    fn done(self) -> Result<()> {
-        let Some((name, _)) = self.0.first() else { return Ok(()) };
-        let known = "known are schema, mode, timeout, connect_timeout, connections, host, port, sslmode, sslrootcert, \
-                     sslcert and sslkey";
-        Err(invalid(format!("unknown parameter \"{}\": {known}", name.escape_debug())))
-    }
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, message).at("postgres")
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn refused(url: &str) -> String {
@@ -219,6 +188,7 @@ mod tests {
             "postgres://h/d?connections=0",
             "postgres://h/d?conections=3",
             "postgres://h/d?timeout",
+            "postgres://h/d/e",
         ] {
             refused(url);
         }

@@ -10,6 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notificati
 
 use crate::fault::{Unreachable, is_missing, is_pooler};
 use crate::sql::{FORMAT, Statements};
+use crate::tls::Connector;
 use crate::url::Target;
 
 /// Where what the server says without being asked goes.
@@ -72,22 +73,21 @@ impl Way {
             }
             other => other.map_err(failed)?,
         };
-        let is_direct = match self.greet(&client).await {
-            Err(Failed::AtServer(error)) if is_missing(&error) => {
-                let made = client.batch_execute(&self.texts.init).await;
-                if made.is_err() {
-                    // Ends the transaction that failed. Perhaps somebody else made them in the meantime.
-                    let _ = client.batch_execute("ROLLBACK").await;
-                }
-                let greeted = self.greet(&client).await;
-                made.map_err(Failed::from)
-                    .and(Ok(()))
-                    .or_else(|error| greeted_anyway(&greeted, error))
-                    .map_err(failed)?;
-                greeted.map_err(failed)?
+        let mut greeted = self.greet(&client).await;
+        if let Err(Failed::AtServer(error)) = &greeted
+            && is_missing(error)
+        {
+            let made = client.batch_execute(&self.texts.init).await;
+            if made.is_err() {
+                // Ends the transaction that failed.
+                let _ = client.batch_execute("ROLLBACK").await;
             }
-            other => other.map_err(failed)?,
-        };
+            greeted = self.greet(&client).await;
+            if let (Err(why), Err(_)) = (made, &greeted) {
+                greeted = Err(why.into());
+            }
+        }
+        let is_direct = greeted.map_err(failed)?;
         Ok(Dialed { client, task, is_direct })
     }
 
@@ -97,8 +97,8 @@ impl Way {
                 let (client, connection) = config.connect(NoTls).await?;
                 (client, encoding(&connection), drive(connection, ear))
             }
-            Some(tls) => {
-                let connector = tls.connector().map_err(|e| Failed::Otherwise(e.into()))?;
+            Some(files) => {
+                let connector = Connector::new(files).map_err(|e| Failed::Otherwise(e.into()))?;
                 let (client, connection) = config.connect(connector).await?;
                 (client, encoding(&connection), drive(connection, ear))
             }
@@ -120,11 +120,6 @@ impl Way {
         }
         Ok(is_direct)
     }
-}
-
-/// What went wrong while the tables were made does not matter when they are there.
-fn greeted_anyway(greeted: &Result<bool, Failed>, error: Failed) -> Result<(), Failed> {
-    if greeted.is_ok() { Ok(()) } else { Err(error) }
 }
 
 fn encoding<S, T>(connection: &Connection<S, T>) -> String

@@ -16,7 +16,7 @@ use super::server::{After, EPOCH, Server};
 /// Above every clock in microseconds: both sides then draw the last number plus one.
 const BASE: u64 = 5_000_000_000_000_000;
 const SEQUENCES: u64 = 25;
-const STEPS: u64 = 200;
+const STEPS: u64 = 160;
 
 /// What an operation did, as far as anybody can see.
 #[derive(Debug, PartialEq)]

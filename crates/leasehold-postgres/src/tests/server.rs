@@ -57,17 +57,21 @@ impl Server {
     pub(super) fn call(&mut self, call: &Call, now: u64) -> (Vec<Row>, After) {
         let text = |call: &Call| self.statements.text(call.verb).to_owned();
         let look = ask::look(vec![self.key.as_str().to_owned()]);
+        let (asked, looked) = (text(call), text(&look));
         let (rows, stored, marks, last, told) = self.runtime.block_on(async {
             let client = &self.client;
             let clock = format!("SET test.now = {now}; DELETE FROM told");
-            client.batch_execute(&clock).await.unwrap();
-            (
-                query(client, &text(call), call).await,
-                query(client, &text(&look), &look).await,
-                client.query("SELECT id, until FROM leasehold.refusals", &[]).await.unwrap(),
-                client.query_one("SELECT last_value FROM leasehold.numbers", &[]).await.unwrap(),
-                client.query("SELECT inbox, seat, token, units FROM told ORDER BY place", &[]).await.unwrap(),
-            )
+            // Sent together, carried out one after the other.
+            let (set, rows, stored, marks, last, told) = tokio::join!(
+                client.batch_execute(&clock),
+                query(client, &asked, call),
+                query(client, &looked, &look),
+                client.query_typed("SELECT id, until FROM leasehold.refusals", &[]),
+                client.query_typed_one("SELECT last_value FROM leasehold.numbers", &[]),
+                client.query_typed("SELECT inbox, seat, token, units FROM told ORDER BY place", &[]),
+            );
+            set.unwrap();
+            (rows, stored, marks.unwrap(), last.unwrap(), told.unwrap())
         });
         let book = reply::books(&stored).unwrap().pop().map_or_else(Book::default, |(_, _, book)| book);
         let mut fence = Fence::above(last.get::<_, i64>(0).cast_unsigned());
