@@ -206,6 +206,18 @@ pub(crate) fn give_away(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
+/// Gives a file to who runs the server, and to nobody else: PostgreSQL insists for its keys.
+///
+/// # Panics
+/// When the file is not ours.
+pub fn keep_private(file: &Path) {
+    if let Some(directory) = file.parent() {
+        give_away(directory);
+    }
+    give_away(file);
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}
+
 /// Debian keeps every version in a directory of its own, off the path.
 fn program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -1,0 +1,57 @@
+//! Servers that are out of something, and rows that others keep.
+
+use leasehold_core::ErrorKind;
+use leasehold_servers::postgres::Postgres;
+use tokio::time::{Instant, timeout};
+
+use crate::scene::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_connection_is_left_the_error_says_so_and_a_holder_goes_on() {
+    let server = Postgres::with(&["fsync=off", "max_connections=8", "superuser_reserved_connections=2"]);
+    server.sql("CREATE ROLE app LOGIN; GRANT CREATE ON DATABASE postgres TO app");
+    let url = server.url().replace("postgres@", "app@");
+    let holder = client(&format!("{url}?connections=1")).await;
+    let witness = Witness::default();
+    let guard = acquire(&holder).await;
+    witness.granted(&guard);
+    // Two each: the next but one finds none.
+    let mut others = Vec::new();
+    let error = loop {
+        let store = leasehold_postgres::Postgres::from_url(&format!("{url}?connections=1")).unwrap();
+        match leasehold_core::Client::new(store).await {
+            Ok(client) => others.push(client),
+            Err(error) => break error,
+        }
+        assert!(others.len() < 4, "there are only six connections");
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    still_held(&guard, LEASE).await;
+    guard.release().await.expect("its connection is there");
+    others.push(holder);
+    nothing_is_left(&server, others).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_for_a_row_ends_at_the_server_too_and_did_not_happen() {
+    let server = Postgres::start();
+    let client = client(&format!("{}?timeout=1s", server.url())).await;
+    let witness = Witness::default();
+    goes_on(&client, &witness).await;
+    let guard = acquire(&client).await;
+    let (keeper, moves) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    let moves = tokio::spawn(moves);
+    keeper.batch_execute("BEGIN; SELECT FROM leasehold.keys FOR UPDATE").await.unwrap();
+    let began = Instant::now();
+    let asked = timeout(SERVED, client.mutex(KEY).try_acquire()).await.expect("every call ends");
+    let error = asked.expect_err("the row is not to be had");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(began.elapsed() < SERVED);
+    keeper.batch_execute("ROLLBACK").await.unwrap();
+    drop(keeper);
+    let _ = moves.await;
+    let seen = client.inspect(KEY).await.unwrap().expect("it is held");
+    assert!(seen.waiters.is_empty() && seen.holders.len() == 1);
+    guard.release().await.expect("the row is free");
+    nothing_is_left(&server, [client]).await;
+}
