@@ -113,17 +113,18 @@ async fn race(scene: &Scene, limit: u64) -> Verdict<usize> {
             loop {
                 if let Answer::Granted(_) = racer.ask(&racer.attempt(&key, 1, limit)?).await? {
                     winners.fetch_add(1, Ordering::SeqCst);
-                    return Ok(());
+                    return Ok(racer);
                 }
                 // The members of a quorum may each choose another one, and then there is another round.
                 if racer.info().can(Capability::Sum) || winners.load(Ordering::SeqCst) > 0 {
-                    return Ok(());
+                    return Ok(racer);
                 }
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..50))).await;
             }
         });
     }
-    racers.join_all().await.into_iter().collect::<Verdict<()>>()?;
+    // Kept until all have run: a session that ends with its connection frees what it holds.
+    let _racers = racers.join_all().await.into_iter().collect::<Verdict<Vec<Scene>>>()?;
     assert!(scene.raw(&key).await?.units <= limit);
     Ok(winners.load(Ordering::SeqCst))
 }
