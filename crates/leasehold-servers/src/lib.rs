@@ -7,6 +7,7 @@ pub mod postgres;
 mod process;
 mod proxy;
 pub mod redis;
+pub mod zookeeper;
 
 pub use process::{Process, free_port, wait_until};
 pub use proxy::{Mode, Proxy};
