@@ -48,6 +48,12 @@ const NEEDS: &[Need] = &[
         by: "leasehold-postgres and leasehold-servers",
     },
     Need {
+        name: "zookeeper",
+        program: "/usr/share/zookeeper/bin/zkServer.sh",
+        packages: &["zookeeper", "default-jre-headless"],
+        by: "leasehold-zookeeper and leasehold-servers",
+    },
+    Need {
         name: "openssl",
         program: "openssl",
         packages: &["openssl"],

@@ -61,6 +61,11 @@ const SCHEMES: &[Scheme] = &[
         starts: &["postgres", "postgresql"],
         open: with_feature!("postgres", |url| Ok(Arc::new(leasehold_postgres::Postgres::from_url(url)?))),
     },
+    Scheme {
+        name: "zookeeper",
+        starts: &["zookeeper"],
+        open: with_feature!("zookeeper", |url| Ok(Arc::new(leasehold_zookeeper::ZooKeeper::from_url(url)?))),
+    },
     Scheme { name: "quorum", starts: &["quorum"], open: Some(|url| open_quorum(url, open)) },
 ];
 

@@ -23,6 +23,7 @@
 //! | `redis+sentinel://host1,host2/service` | the primary that sentinels watch | `redis` |
 //! | `redis+cluster://host1,host2` | a cluster | `redis` |
 //! | `redlock://host1,host2,host3` | a majority of independent servers | `redis` |
+//! | `zookeeper://host1,host2,host3/path` | a ZooKeeper ensemble | `zookeeper` |
 //! | `quorum:URL,URL,URL` | a majority of any stores | theirs |
 //!
 //! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.
@@ -216,6 +217,8 @@ pub use leasehold_redis as redis;
 /// The SQLite store and its settings.
 #[cfg(feature = "sqlite")]
 pub use leasehold_sqlite as sqlite;
+#[cfg(feature = "zookeeper")]
+pub use leasehold_zookeeper as zookeeper;
 
 /// Compiles the examples of the repository's README.
 #[cfg(doctest)]

@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+
+mod ask;
+mod bell;
+mod driver;
+mod fault;
+mod names;
+mod note;
+mod own;
+mod plan;
+mod renew;
+mod session;
+mod sessions;
+mod store;
+mod turn;
+mod url;
+mod view;
+
+pub use store::{INFO, ZooKeeper};

@@ -1,0 +1,218 @@
+//! The store: each verb on the session that its claims live on.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Capability, Change, Claim, ClaimId, Fut, Inbox, Info, Key, Leases, Page, Released, Result,
+    Snapshot, Store, TokenStrength, Wakes, rule,
+};
+use tokio::time::Instant;
+
+use crate::bell::ring;
+use crate::fault::said;
+use crate::names;
+use crate::session::Depth;
+use crate::sessions::Sessions;
+use crate::url::Target;
+
+/// How many locks a page of `list` has.
+const PAGE: usize = 100;
+
+/// What the ZooKeeper store is and promises.
+///
+/// No hand-over, because a claim ends with the session of its giver; and tokens are the numbers of the servers' own
+/// writes, so nobody else can propose them.
+pub static INFO: Info = Info {
+    name: "zookeeper",
+    capabilities: &[
+        Capability::Units,
+        Capability::Queue,
+        Capability::AmendUnits,
+        Capability::Count,
+        Capability::Value,
+        Capability::Tail,
+        Capability::Limit,
+        Capability::Sum,
+        Capability::Ask,
+        Capability::List,
+        Capability::Evict,
+    ],
+    tokens: TokenStrength::Durable,
+    leases: Leases::Shared,
+    ordered: true,
+    pushes: true,
+    min_lease: Duration::from_millis(100),
+    max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
+    rounding: Duration::from_millis(1),
+    expiry_slack: Duration::from_secs(15),
+    batch: 1024,
+};
+
+/// Claims on a ZooKeeper server or ensemble. Clones share the sessions; the last one ends them.
+///
+/// ```
+/// use leasehold_zookeeper::ZooKeeper;
+/// let store = ZooKeeper::from_url("zookeeper://one:2181,two:2181/apps?timeout=2s")?; // nothing is sent yet
+/// assert!(ZooKeeper::from_url("zookeeper://one:port").is_err());
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ZooKeeper {
+    sessions: Arc<Sessions>,
+    /// Ids that were withdrawn, and until when they are refused. Here and not on the servers: a claim reaches them only
+    /// through this store's session, whose requests cannot overtake each other, and an old session's are refused.
+    refused: Arc<Mutex<HashMap<ClaimId, Instant>>>,
+}
+
+impl ZooKeeper {
+    /// The store that a URL names: `zookeeper://host1:port,host2:port/path`. Nothing is sent before the first use.
+    ///
+    /// # Errors
+    /// `Invalid` when the URL makes no sense.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Ok(Self { sessions: Arc::new(Sessions::new(Target::parse(url)?)), refused: Arc::default() })
+    }
+
+    /// Runs a call with a store of its own.
+    fn call<'a, T, F>(&'a self, call: impl FnOnce(Self) -> F + Send + 'a) -> Fut<'a, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        Box::pin(async move { self.sessions.run(call(self.clone())).await })
+    }
+
+    fn refuse(&self, id: ClaimId, length: Duration) {
+        let now = Instant::now();
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|_, until| *until > now);
+        refused.insert(id, now + length);
+    }
+
+    fn is_refused(&self, id: &ClaimId) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get(id).is_some_and(|until| *until > Instant::now())
+    }
+
+    async fn claimed(&self, claim: &Claim) -> Result<Answer> {
+        if self.is_refused(&claim.id) {
+            return Ok(Answer::Gone);
+        }
+        let session = self.sessions.of(claim).await?;
+        let answer = session.claim(claim).await?;
+        if matches!(answer, Answer::Waiting(_)) {
+            crate::turn::expect(&session, claim, None);
+        }
+        Ok(answer)
+    }
+
+    async fn amended(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        let session = self.sessions.of(claim).await?;
+        let ids = [claim.id];
+        let depth = if matches!(change, Change::Ask(_)) { Depth::All } else { Depth::Ids(&ids) };
+        let operation =
+            |ledger: &mut leasehold_core::OpenBook<'_>, now| rule::amend(ledger, claim, change, now);
+        let (outcome, view, plan, number) =
+            session.operate(&claim.key, Some(claim), depth, operation).await?;
+        ring(&session, &claim.key, &view, outcome.ended.iter().filter_map(|n| usize::try_from(n.0).ok()))
+            .await;
+        let mut answer = match plan.steps.is_empty() {
+            true => session.answered(claim, &view, outcome.answer),
+            false => session.written(claim, &view, &plan, number, outcome.answer),
+        };
+        match &mut answer {
+            // None of these moves a lease.
+            Answer::Granted(grant) => grant.lease = None,
+            Answer::Waiting(place) => {
+                place.lease = None;
+                crate::turn::expect(&session, claim, None);
+            }
+            Answer::Done if matches!(change, Change::Tail(_)) => drop(session.own().remove(&claim.id)),
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    async fn seen(&self, key: &Key) -> Result<Option<Snapshot>> {
+        let session = self.sessions.any().await?;
+        let view = session.load(&session.lock(key), Depth::All).await?;
+        let mut book = view.book(key, &[]);
+        let mut fence = leasehold_core::Fence::default();
+        let mut ledger = leasehold_core::OpenBook::new(key, &mut book, &mut fence, 0);
+        Ok(rule::snapshot(&mut ledger, view.now)?.answer)
+    }
+
+    async fn listed(&self, prefix: &str, cursor: Option<&str>) -> Result<Page> {
+        let session = self.sessions.any().await?;
+        let nodes = session.zk.list_children(&session.locks()).await.map_err(said)?;
+        let mut keys: Vec<Key> = nodes.iter().filter_map(|node| names::decode(node)).collect();
+        keys.retain(|key| {
+            key.as_str().starts_with(prefix) && cursor.is_none_or(|after| key.as_str() > after)
+        });
+        keys.sort();
+        let is_last = keys.len() <= PAGE;
+        keys.truncate(PAGE);
+        let next = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
+        let seen = futures_util::future::try_join_all(keys.iter().map(|key| self.seen(key))).await?;
+        Ok(Page { resources: seen.into_iter().flatten().collect(), next })
+    }
+
+    async fn evicted(&self, key: &Key, token: u64) -> Result<bool> {
+        let session = self.sessions.any().await?;
+        let operation = |ledger: &mut leasehold_core::OpenBook<'_>, now| rule::evict(ledger, token, now);
+        let (outcome, view, ..) = session.operate(key, None, Depth::All, operation).await?;
+        ring(&session, key, &view, outcome.ended.iter().filter_map(|n| usize::try_from(n.0).ok())).await;
+        Ok(outcome.answer)
+    }
+}
+
+impl Store for ZooKeeper {
+    fn info(&self) -> &Info {
+        &INFO
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        self.call(move |store| async move { store.sessions.open(inbox, wakes).await })
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        let claim = claim.clone();
+        self.call(|store| async move { store.claimed(&claim).await })
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        let claims = claims.to_vec();
+        self.call(|store| crate::renew::renew(store.sessions, claims))
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        let (claim, change) = (claim.clone(), change.clone());
+        self.call(|store| async move { store.amended(&claim, &change).await })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        if let Some(length) = refuse_for {
+            self.refuse(claim.id, length);
+        }
+        let claim = claim.clone();
+        self.call(|store| async move { store.sessions.of(&claim).await?.release(&claim).await })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        let key = key.clone();
+        self.call(|store| async move { store.seen(&key).await })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        let (prefix, cursor) = (prefix.to_owned(), cursor.map(str::to_owned));
+        self.call(|store| async move { store.listed(&prefix, cursor.as_deref()).await })
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        let key = key.clone();
+        self.call(move |store| async move { store.evicted(&key, token).await })
+    }
+}

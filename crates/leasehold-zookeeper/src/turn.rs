@@ -1,0 +1,102 @@
+//! Waiting for a claim's turn: one watch per claim, on the one before it.
+//!
+//! Only the head of the queue watches those who hold. When the one before it is granted its node is replaced, which wakes
+//! exactly the next: no release wakes more than one.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use leasehold_core::{Answer, Claim, Grant, Promotion, Result};
+use tokio::sync::watch;
+use zookeeper_client::OneshotWatcher;
+
+use crate::fault::said;
+use crate::own::Turn;
+use crate::session::Session;
+use crate::view::View;
+
+/// How soon a look that failed is tried again. The client polls too.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Sees to it that the client hears when a claim's turn has come.
+pub(crate) fn expect(session: &Arc<Session>, claim: &Claim, view: Option<View>) {
+    let mut table = session.own();
+    let Some(own) = table.get_mut(&claim.id) else { return };
+    if own.turn.as_ref().is_some_and(|turn| !turn.0.is_finished()) {
+        return;
+    }
+    let task = tokio::spawn(wait(Arc::downgrade(session), session.ending(), claim.clone(), view));
+    own.turn = Some(Turn(task.abort_handle()));
+}
+
+async fn wait(
+    session: Weak<Session>,
+    mut ending: watch::Receiver<bool>,
+    claim: Claim,
+    mut view: Option<View>,
+) {
+    loop {
+        let Some(strong) = session.upgrade().filter(|session| !session.is_over()) else { return };
+        let look = look(&strong, &claim, view.take()).await;
+        drop(strong);
+        match look {
+            Ok(Look::Watching(watcher)) => tokio::select! {
+                biased;
+                _ = ending.wait_for(|ended| *ended) => return,
+                _ = watcher.changed() => {}
+            },
+            Ok(Look::Changed) => {}
+            Ok(Look::Over) => return,
+            Err(error) => {
+                tracing::debug!(%error, key = %claim.key, "cannot look at the queue");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+enum Look {
+    Watching(OneshotWatcher),
+    /// Between the look and the watch.
+    Changed,
+    Over,
+}
+
+async fn look(session: &Arc<Session>, claim: &Claim, seen: Option<View>) -> Result<Look> {
+    let view = match seen {
+        Some(view) => view,
+        None => {
+            let (mut answers, view) = session.settle(&claim.key, std::slice::from_ref(claim)).await?;
+            match answers.pop() {
+                Some(Answer::Waiting(_)) => view,
+                answer => {
+                    tell(session, claim, answer);
+                    return Ok(Look::Over);
+                }
+            }
+        }
+    };
+    if let Some(path) = view.blocker(&claim.id) {
+        let (stat, watcher) = session.zk.check_and_watch_stat(path).await.map_err(said)?;
+        return Ok(if stat.is_some() { Look::Watching(watcher) } else { Look::Changed });
+    }
+    let watched = session.zk.get_and_watch_children(&view.path).await;
+    let (children, stat, watcher) = match watched {
+        Ok(watched) => watched,
+        Err(zookeeper_client::Error::NoNode) => return Ok(Look::Changed),
+        Err(fault) => return Err(said(fault)),
+    };
+    let is_same = view.version == Some(stat.version) && children.len() == view.paths().count();
+    Ok(if is_same { Look::Watching(watcher) } else { Look::Changed })
+}
+
+fn tell(session: &Session, claim: &Claim, answer: Option<Answer>) {
+    let Some(wakes) = &session.wakes else { return };
+    match answer {
+        Some(Answer::Granted(Grant { seat, token, units, .. })) => {
+            let (key, inbox) = (claim.key.clone(), claim.inbox);
+            wakes.promoted(&Promotion { key, inbox, seat, token, units });
+        }
+        _ => wakes.look(&claim.key),
+    }
+}
