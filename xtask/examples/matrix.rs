@@ -21,6 +21,7 @@ fn stores() -> Vec<Info> {
         leasehold_redis::INFO.clone(),
         leasehold_postgres::INFO.clone(),
         leasehold_zookeeper::INFO.clone(),
+        leasehold_etcd::INFO.clone(),
     ]
 }
 

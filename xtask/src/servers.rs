@@ -54,6 +54,12 @@ const NEEDS: &[Need] = &[
         by: "leasehold-zookeeper and leasehold-servers",
     },
     Need {
+        name: "etcd",
+        program: "etcd",
+        packages: &["etcd-server", "etcd-client"],
+        by: "leasehold-etcd and leasehold-servers",
+    },
+    Need {
         name: "openssl",
         program: "openssl",
         packages: &["openssl"],

@@ -4,6 +4,7 @@
 //! killed. Nothing is skipped: a program that is missing fails the test and names the way to get it.
 
 pub mod postgres;
+pub mod etcd;
 mod process;
 mod proxy;
 pub mod redis;

@@ -67,6 +67,11 @@ const SCHEMES: &[Scheme] = &[
         open: with_feature!("zookeeper", |url| Ok(Arc::new(leasehold_zookeeper::ZooKeeper::from_url(url)?))),
     },
     Scheme { name: "quorum", starts: &["quorum"], open: Some(|url| open_quorum(url, open)) },
+    Scheme {
+        name: "etcd",
+        starts: &["etcd", "etcds"],
+        open: with_feature!("etcd", |url| Ok(Arc::new(leasehold_etcd::Etcd::from_url(url)?))),
+    },
 ];
 
 /// Connects to the store that the URL names.

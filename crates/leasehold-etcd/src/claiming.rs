@@ -1,0 +1,157 @@
+//! Claims: one transaction when nobody else is there, and a place in the queue with the same one when somebody is.
+
+use std::time::Duration;
+
+use leasehold_core::rule::{self, Row};
+use leasehold_core::{Answer, Claim, ErrorKind, IfBusy, OpenBook, Order, Result, Units};
+
+use crate::deciding::{Decided, Matter};
+use crate::format::{first_number, value};
+use crate::names::Standing;
+use crate::session::{Name, Session, proven};
+use crate::state::{State, questions};
+use crate::store::{Shared, now};
+use crate::wire::message::{Header, Op, Txn};
+use crate::wire::{Connection, Fault, header};
+use crate::words::{delete, is_absent, is_empty, is_of, nested, put};
+
+/// How many sessions are opened for one claim when each ends before it can be used.
+const SESSIONS: usize = 3;
+
+impl Shared {
+    pub(crate) async fn claim(&self, claim: &Claim) -> Result<Answer> {
+        // Revisions are what they are: nobody can ask for a larger one.
+        let claim = &Claim { token_above: 0, quorum: None, ..claim.clone() };
+        self.on_a_member(|member| async move {
+            match Name::of(claim) {
+                None => self.claim_on(&member, claim, 0, None).await.map(|(answer, _)| answer),
+                Some(name) => self.claim_in_session(&member, claim, name).await,
+            }
+        })
+        .await
+    }
+
+    /// Claims, and starts the lease in full: the keep-alive travels beside the claim, whose answer proves it.
+    async fn claim_in_session(
+        &self,
+        member: &Connection,
+        claim: &Claim,
+        name: Name,
+    ) -> Result<Answer, Fault> {
+        for _ in 0..SESSIONS {
+            let Session { id, opened } = self.sessions.join(member, name).await?;
+            let keep = async {
+                match opened {
+                    Some(_) => None,
+                    None => member.keep_alive(id).await.ok(),
+                }
+            };
+            // The first to claim on a session makes the key whose end tells that the session has ended.
+            let greeting = opened.map(|_| put(self.names.inbox(claim.inbox, id), Vec::new(), id));
+            let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, id, greeting));
+            match claimed {
+                Ok((answer, proof)) => {
+                    let kept = kept.and_then(|kept| proven(&kept, proof)).map(|ttl| name.said(ttl));
+                    return Ok(answer.on_session(opened.or(kept)));
+                }
+                Err(Fault::LeaseGone) => self.sessions.forget(name, id),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Err(Fault::LeaseGone)
+    }
+
+    async fn claim_on(
+        &self,
+        member: &Connection,
+        claim: &Claim,
+        lease: i64,
+        greeting: Option<Op>,
+    ) -> Result<(Answer, Header), Fault> {
+        let matter = Matter::arriving(self.names.lock(&claim.key), claim, lease);
+        let claim = &claim.on_session();
+        let rule = |ledger: &mut OpenBook<'_>, now| rule::claim(ledger, claim, now);
+        // Guess that nobody is there; else take a place at once, if one is wanted, and see who is.
+        let (outcome, mut plan) = self.plan(&matter, &State::free(), &rule)?;
+        plan.compare.push(is_empty(&matter.lock.all()));
+        plan.ops.extend(greeting.clone());
+        let mut failure = vec![nested(self.joining(&matter, claim))];
+        failure.extend(questions(&self.names, &matter.lock, &matter.own));
+        failure.extend(greeting);
+        let first = member.txn(&Txn { compare: plan.compare, success: plan.ops, failure }).await?;
+        let proof = header(first.header)?;
+        if first.succeeded {
+            let numbers = (State::free().first_number(), first_number(proof.revision));
+            return Ok((Decided { answer: outcome.answer, numbers }.numbered(), proof));
+        }
+        let seen = matter.state(&first, 1)?;
+        let decided = self.decide(member, &matter, seen, rule).await;
+        if let Err(Fault::Final(error)) = &decided
+            && error.kind() == ErrorKind::Conflict
+        {
+            self.take_back(member, &matter, claim).await?;
+        }
+        Ok((decided?.numbered(), proof))
+    }
+
+    /// Takes a place, unless the claim has one already or was withdrawn.
+    fn joining(&self, matter: &Matter, claim: &Claim) -> Txn {
+        // State that no process owns would wait for ever.
+        let may_join =
+            claim.if_busy == IfBusy::Queue && claim.order == Order::Fair && matter.arrival.lease != 0;
+        if !may_join {
+            return Txn::default();
+        }
+        let name = |standing| matter.lock.claim(standing, &claim.id);
+        let mut compare: Vec<_> =
+            Standing::ALL.into_iter().map(|standing| is_absent(&name(standing))).collect();
+        compare.push(is_absent(&self.names.refused(&claim.id)));
+        let text = value(&waiting(claim), claim.limit, claim.round, 0);
+        Txn {
+            compare,
+            success: vec![put(name(Standing::Wait), text, matter.arrival.lease)],
+            failure: Vec::new(),
+        }
+    }
+
+    /// Leaves a queue that turned out to be for claims with another limit.
+    async fn take_back(&self, member: &Connection, matter: &Matter, claim: &Claim) -> Result<(), Fault> {
+        let seen = self.look(member, matter).await?;
+        let Some(odd) = seen.odd.iter().find(|odd| odd.row.id == claim.id) else { return Ok(()) };
+        let success = vec![delete(odd.name.clone())];
+        member
+            .txn(&Txn { compare: vec![is_of(&odd.name, odd.modified)], success, failure: Vec::new() })
+            .await?;
+        let then = self.look(member, matter).await?;
+        self.settle(member, matter, then).await;
+        Ok(())
+    }
+}
+
+/// A claim that waits from now on. Its seat is the number of the write.
+fn waiting(claim: &Claim) -> Row {
+    let (wanted, least) = match claim.units {
+        Units::Exactly(n) => (n, n),
+        Units::UpTo(n) => (n, 1),
+    };
+    let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    Row {
+        id: claim.id,
+        seat: 0,
+        token: 0,
+        held: 0,
+        wanted,
+        least,
+        since: now(),
+        lease: None,
+        patience: millis(claim.patience),
+        expires: None,
+        lock_delay: millis(claim.lock_delay),
+        inbox: claim.inbox,
+        label: claim.label.clone(),
+        value: claim.value.clone(),
+        count: claim.count,
+        given: Vec::new(),
+        asked: false,
+    }
+}

@@ -1,0 +1,181 @@
+//! One decision of the rule, from what is stored to what is written: read, decide, write on condition, again if the
+//! condition does not hold any more.
+//!
+//! Every write also reads what is stored after it, and its writer looks whether that leaves somebody to be granted.
+//! So whoever writes last sees everything, and nobody is forgotten between two that write at once.
+
+use leasehold_core::rule::{self, Outcome};
+use leasehold_core::{Answer, Book, Claim, ClaimId, Error, OpenBook, Result as CoreResult};
+
+use crate::format::first_number;
+use crate::names::{Lock, Standing};
+use crate::plan::{Arrival, Plan};
+use crate::state::{State, questions};
+use crate::store::{Shared, now};
+use crate::wire::message::{Committed, Header, Op, Txn};
+use crate::wire::{Connection, Fault, header};
+use crate::words::{all, is_absent};
+
+/// How often others may get in between before we leave the rest to them: each time somebody else got ahead.
+const TRIES: usize = 200;
+
+/// What a decision is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Matter {
+    pub(crate) lock: Lock,
+    /// The claims that must be known, wherever they stand.
+    pub(crate) own: Vec<ClaimId>,
+    pub(crate) arrival: Arrival,
+    /// Written along with it, whatever is decided.
+    pub(crate) extra: Vec<Op>,
+}
+
+/// A decision that came true.
+#[derive(Debug)]
+pub(crate) struct Decided<T> {
+    pub(crate) answer: T,
+    /// The first number that was drawn, as it was guessed, and as it became.
+    pub(crate) numbers: (u64, u64),
+}
+
+impl<T> Decided<T> {
+    pub(crate) fn quiet(answer: T) -> Self {
+        Self { answer, numbers: (u64::MAX, u64::MAX) }
+    }
+}
+
+impl Decided<Answer> {
+    /// The answer with the numbers that the write gave.
+    pub(crate) fn numbered(mut self) -> Answer {
+        let (guessed, real) = self.numbers;
+        let number = |number: &mut u64| {
+            if *number >= guessed {
+                *number = *number - guessed + real;
+            }
+        };
+        match &mut self.answer {
+            Answer::Granted(grant) => {
+                number(&mut grant.seat);
+                number(&mut grant.token);
+            }
+            Answer::Waiting(place) => number(&mut place.seat),
+            _ => {}
+        }
+        self.answer
+    }
+}
+
+impl Matter {
+    pub(crate) fn about(lock: Lock, own: &[ClaimId]) -> Self {
+        Self { lock, own: own.to_vec(), arrival: Arrival::default(), extra: Vec::new() }
+    }
+
+    /// The same, for a claim that comes with this lease.
+    pub(crate) fn arriving(lock: Lock, claim: &Claim, lease: i64) -> Self {
+        let arrival = Arrival { lease, limit: claim.limit, round: claim.round };
+        Self { arrival, ..Self::about(lock, &[claim.id]) }
+    }
+}
+
+impl Shared {
+    /// What is stored about a lock now.
+    pub(crate) async fn look(&self, member: &Connection, matter: &Matter) -> Result<State, Fault> {
+        let success = questions(&self.names, &matter.lock, &matter.own);
+        let seen = member.txn(&Txn { success, ..Txn::default() }).await?;
+        matter.state(&seen, 0)
+    }
+
+    /// Lets the rule decide, beginning with what was `seen`, and writes what it decided.
+    pub(crate) async fn decide<T>(
+        &self,
+        member: &Connection,
+        matter: &Matter,
+        mut seen: State,
+        rule: impl Fn(&mut OpenBook<'_>, u64) -> CoreResult<Outcome<T>> + Send + Sync,
+    ) -> Result<Decided<T>, Fault> {
+        for _ in 0..TRIES {
+            let (outcome, plan) = self.plan(matter, &seen, &rule)?;
+            if plan.ops.is_empty() && matter.extra.is_empty() {
+                return Ok(Decided::quiet(outcome.answer));
+            }
+            let guessed = seen.first_number();
+            let written = self.write(member, matter, &seen, plan, &matter.extra).await?;
+            seen = matter.state(&written, usize::from(written.succeeded))?;
+            if written.succeeded {
+                let numbers = (guessed, first_number(header(written.header)?.revision));
+                self.settle(member, matter, seen).await;
+                return Ok(Decided { answer: outcome.answer, numbers });
+            }
+        }
+        let message = "others were faster every time: try again";
+        Err(Fault::Final(Error::new(leasehold_core::ErrorKind::Unavailable, message).on(&matter.lock.key)))
+    }
+
+    /// Grants what can be granted after a write. What fails here is found by whoever looks next.
+    pub(crate) async fn settle(&self, member: &Connection, matter: &Matter, mut seen: State) {
+        for _ in 0..TRIES {
+            let Ok((_, plan)) =
+                self.plan(matter, &seen, &|ledger: &mut OpenBook<'_>, now| rule::pass(ledger, now))
+            else {
+                return;
+            };
+            if plan.ops.is_empty() {
+                return;
+            }
+            let written = match self.write(member, matter, &seen, plan, &[]).await {
+                Ok(written) => written,
+                Err(fault) => {
+                    tracing::debug!(?fault, key = %matter.lock.key, "not settled");
+                    return;
+                }
+            };
+            let Ok(then) = matter.state(&written, usize::from(written.succeeded)) else { return };
+            seen = then;
+        }
+    }
+
+    /// What the rule makes of what was seen, and what must be written for that.
+    pub(crate) fn plan<T>(
+        &self,
+        matter: &Matter,
+        seen: &State,
+        rule: &impl Fn(&mut OpenBook<'_>, u64) -> CoreResult<Outcome<T>>,
+    ) -> Result<(Outcome<T>, Plan), Fault> {
+        let (said, book): (CoreResult<Outcome<T>>, Book) =
+            seen.play(&matter.lock, |ledger| rule(ledger, now()));
+        let outcome = said.map_err(Fault::Final)?;
+        let plan = Plan::new(&self.names, &matter.lock, seen, &book, &outcome, matter.arrival);
+        Ok((outcome, plan))
+    }
+
+    /// Writes a plan if what it depends on is still so; reads what is stored then, either way.
+    async fn write(
+        &self,
+        member: &Connection,
+        matter: &Matter,
+        seen: &State,
+        plan: Plan,
+        extra: &[Op],
+    ) -> Result<Committed, Fault> {
+        let questions = questions(&self.names, &matter.lock, &matter.own);
+        let Plan { mut compare, mut ops } = plan;
+        if !extra.is_empty() {
+            // Also that a claim is not there is a reason, and it may arrive between our look and our write.
+            let unseen = matter.own.iter().filter(|id| !seen.has(id));
+            let names = unseen.flat_map(|id| Standing::ALL.map(|standing| matter.lock.claim(standing, id)));
+            compare.extend(names.map(|name| is_absent(&name)));
+            ops.extend_from_slice(extra);
+        }
+        let success = std::iter::once(all(ops)).chain(questions.iter().cloned()).collect();
+        member.txn(&Txn { compare, success, failure: questions }).await
+    }
+}
+
+impl Matter {
+    /// What a transaction read, from its reply number `skip` on.
+    pub(crate) fn state(&self, seen: &Committed, skip: usize) -> Result<State, Fault> {
+        let Header { revision, .. } = header(seen.header)?;
+        let replies = seen.responses.get(skip..).unwrap_or_default();
+        State::answered(&self.lock, &self.own, revision, replies).map_err(Fault::Final)
+    }
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+mod amending;
+mod claiming;
+mod deciding;
+mod format;
+mod inbox;
+mod names;
+mod plan;
+mod releasing;
+mod renewing;
+mod session;
+mod state;
+mod store;
+mod url;
+mod viewing;
+mod wire;
+mod words;
+
+pub use store::{Etcd, INFO};

@@ -1,0 +1,127 @@
+//! What has to be written so that a decision of the rule comes true, and on what condition.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::rule::{Outcome, Row};
+use leasehold_core::{Book, Inbox, Promotion};
+
+use crate::format::{Claimed, limit_value, value};
+use crate::inbox::{Note, Promoted};
+use crate::names::{Lock, Names, Standing};
+use crate::state::State;
+use crate::wire::message::{Compare, Op};
+use crate::words::{delete, is_absent, is_of, is_unchanged_since, put};
+
+/// How many clients are told at once of what they lost: a transaction has room for so many conditions. The others hear
+/// of it when they ask next.
+const MOST_TOLD: usize = 32;
+
+/// What a claim that is not stored yet brings along.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrival {
+    /// The lease that carries its key; 0 for none.
+    pub(crate) lease: i64,
+    pub(crate) limit: u64,
+    pub(crate) round: u64,
+}
+
+/// A decision, ready to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) compare: Vec<Compare>,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Plan {
+    /// From what is stored to what the rule made of it.
+    pub(crate) fn new<T>(
+        names: &Names,
+        lock: &Lock,
+        state: &State,
+        book: &Book,
+        outcome: &Outcome<T>,
+        arrival: Arrival,
+    ) -> Self {
+        let mut plan = Self::default();
+        let first = state.first_number();
+        for row in book.rows() {
+            let row = Row { expires: None, ..row.clone() };
+            let before = state.claim(&row.id);
+            if before.is_some_and(|claim| claim.row == row) {
+                continue;
+            }
+            let name = lock.claim(Standing::of(&row), &row.id);
+            let (lease, round) =
+                before.map_or((arrival.lease, arrival.round), |claim| (claim.lease, claim.round));
+            let limit = book.head().map_or(arrival.limit, |head| head.limit);
+            match before {
+                Some(claim) => plan.touch(claim, Some(&name)),
+                None => plan.compare.push(is_absent(&names.refused(&row.id))),
+            }
+            plan.ops.push(put(name, value(&row, limit, round, first), lease));
+        }
+        for claim in &state.claims {
+            if book.rows().all(|row| row.id != claim.row.id) {
+                plan.touch(claim, None);
+            }
+        }
+        plan.note_limit(lock, state, book);
+        plan.note_inboxes(names, lock, state, outcome);
+        if !plan.ops.is_empty() {
+            plan.compare.push(is_unchanged_since(&lock.held(), state.revision));
+        }
+        plan
+    }
+
+    /// Something about this claim changes; its key goes, unless it keeps its name.
+    fn touch(&mut self, claim: &Claimed, name: Option<&[u8]>) {
+        // Who waits and goes may have gone already, and cannot have been promoted: that would change who holds.
+        if name.is_some() || claim.row.held > 0 {
+            self.depend_on(claim);
+        }
+        if name != Some(&claim.name) {
+            self.ops.push(delete(claim.name.clone()));
+        }
+    }
+
+    fn depend_on(&mut self, claim: &Claimed) {
+        let condition = is_of(&claim.name, claim.modified);
+        if !self.compare.contains(&condition) {
+            self.compare.push(condition);
+        }
+    }
+
+    fn note_limit(&mut self, lock: &Lock, state: &State, book: &Book) {
+        let before = state.resized.map(|(limit, effective, _)| (limit, effective));
+        let after =
+            book.head().filter(|head| head.effective != head.limit).map(|head| (head.limit, head.effective));
+        match after {
+            _ if after == before => {}
+            Some((limit, effective)) => self.ops.push(put(lock.limit(), limit_value(limit, effective), 0)),
+            None => self.ops.push(delete(lock.limit())),
+        }
+    }
+
+    /// Tells those who were granted something, and those who lost it or are asked for it.
+    fn note_inboxes<T>(&mut self, names: &Names, lock: &Lock, state: &State, outcome: &Outcome<T>) {
+        let mut notes: BTreeMap<(Inbox, i64), Vec<Promoted>> = BTreeMap::new();
+        let concerned = |seat: &dyn Fn(&Row) -> bool| {
+            state.claims.iter().find(|claim| seat(&claim.row) && claim.lease != 0)
+        };
+        for Promotion { inbox, seat, token, units, .. } in &outcome.promoted {
+            let Some(claim) = concerned(&|row| row.seat == *seat) else { continue };
+            let note = notes.entry((*inbox, claim.lease)).or_default();
+            note.push(Promoted { seat: *seat, nth: token - state.first_number(), units: *units });
+        }
+        for inbox in outcome.ended.iter().take(MOST_TOLD) {
+            // Their news must end with a lease of theirs that is there now.
+            let Some(claim) = concerned(&|row| row.inbox == *inbox) else { continue };
+            self.depend_on(claim);
+            notes.entry((*inbox, claim.lease)).or_default();
+        }
+        for ((inbox, lease), promoted) in notes {
+            let note = Note { key: lock.key.as_str().to_owned(), promoted };
+            self.ops.push(put(names.inbox(inbox, lease), note.text(), lease));
+        }
+    }
+}

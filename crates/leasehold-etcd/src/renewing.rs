@@ -1,0 +1,174 @@
+//! Renewals: a heartbeat for the session, and a comparison of what it carries with what its client knows.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use leasehold_core::rule;
+use leasehold_core::{Answer, Claim, ClaimId, Key, OpenBook, Result};
+
+use crate::deciding::Matter;
+use crate::names::Standing;
+use crate::session::{Name, proven};
+use crate::state::State;
+use crate::store::{Shared, now};
+use crate::wire::message::{Header, KeyValue, Op, Range, Reply, Response, Txn};
+use crate::wire::{Connection, Fault, header};
+use crate::words::{MOST, all, read};
+
+/// What a session has beyond what its client knows, and how its claims stand.
+type Listed = HashMap<ClaimId, (Key, Standing)>;
+
+impl Shared {
+    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
+        let mut sessions: Vec<(Option<Name>, Vec<&Claim>)> = Vec::new();
+        for claim in claims {
+            let name = Name::of(claim);
+            match sessions.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, together)) => together.push(claim),
+                None => sessions.push((name, vec![claim])),
+            }
+        }
+        let known: &HashSet<ClaimId> = &claims.iter().map(|claim| claim.id).collect();
+        let mut answers: HashMap<ClaimId, Answer> = HashMap::new();
+        for (name, claims) in &sessions {
+            let round = self
+                .on_a_member(|member| async move { self.renew_session(&member, *name, claims, known).await });
+            answers.extend(round.await?);
+        }
+        Ok(claims.iter().map(|claim| answers.remove(&claim.id).unwrap_or(Answer::Gone)).collect())
+    }
+
+    async fn renew_session(
+        &self,
+        member: &Connection,
+        name: Option<Name>,
+        claims: &[&Claim],
+        known: &HashSet<ClaimId>,
+    ) -> Result<Vec<(ClaimId, Answer)>, Fault> {
+        let Some(name) = name else {
+            // State that no process owns.
+            return self.compare(member, claims, &Listed::new()).await.map(|(answers, _)| answers);
+        };
+        let gone = || claims.iter().map(|claim| (claim.id, Answer::Gone)).collect();
+        let Some(id) = self.sessions.get(name) else { return Ok(gone()) };
+        let (kept, left) = tokio::join!(member.keep_alive(id), member.time_left(id, true));
+        let (kept, left) = (kept?, left?);
+        if kept.ttl <= 0 {
+            self.sessions.forget(name, id);
+            return Ok(gone());
+        }
+        let listed: Listed = left.keys.iter().filter_map(|name| self.names.claim(name)).collect();
+        let (answers, proof) = self.compare(member, claims, &listed).await?;
+        let extended = proven(&kept, proof).map(|ttl| name.said(ttl));
+        let round = claims.first().map_or(0, |claim| claim.round);
+        // Before the first renewal there was none that a claim could be older than.
+        for (id, (key, _)) in listed.iter().filter(|(id, _)| round > 0 && !known.contains(id)) {
+            self.withdraw_ghost(member, key, id, round).await?;
+        }
+        Ok(answers.into_iter().map(|(id, answer)| (id, answer.on_session(extended))).collect())
+    }
+
+    /// How the claims stand, by a read that needs the majority, and who answered it.
+    async fn compare(
+        &self,
+        member: &Connection,
+        claims: &[&Claim],
+        listed: &Listed,
+    ) -> Result<(Vec<(ClaimId, Answer)>, Header), Fault> {
+        let (seen, proof) = self.read_keys(member, claims, listed).await?;
+        let mut answers = Vec::new();
+        let mut queues: BTreeMap<&Key, Vec<&Claim>> = BTreeMap::new();
+        for claim in claims {
+            let lock = self.names.lock(&claim.key);
+            let keys = seen.get(&claim.id).into_iter().flatten().cloned();
+            let state = State::of(&lock, proof.revision, keys).map_err(Fault::Final)?;
+            if state.claims.iter().any(|claimed| claimed.row.waits()) {
+                queues.entry(&claim.key).or_default().push(claim);
+                continue;
+            }
+            let (said, _) = state.play(&lock, |ledger| rule::renew(ledger, &claim.on_session(), now()));
+            answers.push((claim.id, said.map_err(Fault::Final)?.answer));
+        }
+        for (key, waiting) in queues {
+            answers.extend(self.look_after(member, key, &waiting).await?);
+        }
+        Ok((answers, proof))
+    }
+
+    /// Those of ours that wait for one lock: who can be granted is, by whoever looks.
+    async fn look_after(
+        &self,
+        member: &Connection,
+        key: &Key,
+        claims: &[&Claim],
+    ) -> Result<Vec<(ClaimId, Answer)>, Fault> {
+        let ids: Vec<ClaimId> = claims.iter().map(|claim| claim.id).collect();
+        let matter = Matter::about(self.names.lock(key), &ids);
+        let mut seen = self.look(member, &matter).await?;
+        let mut answers = Vec::new();
+        for claim in claims.iter().map(|claim| claim.on_session()) {
+            let rule = |ledger: &mut OpenBook<'_>, now| rule::renew(ledger, &claim, now);
+            let (_, plan) = self.plan(&matter, &seen, &rule)?;
+            let writes = !plan.ops.is_empty();
+            let decided = self.decide(member, &matter, seen.clone(), rule).await?;
+            answers.push((claim.id, decided.numbered()));
+            if writes {
+                seen = self.look(member, &matter).await?;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Reads the keys of claims: where the session says they are, or wherever they can be.
+    async fn read_keys(
+        &self,
+        member: &Connection,
+        claims: &[&Claim],
+        listed: &Listed,
+    ) -> Result<(HashMap<ClaimId, Vec<KeyValue>>, Header), Fault> {
+        let mut ops: Vec<Op> = Vec::new();
+        for claim in claims {
+            let lock = self.names.lock(&claim.key);
+            let known = listed.get(&claim.id).map(|(_, standing)| *standing);
+            for standing in Standing::ALL.into_iter().filter(|it| known.is_none_or(|known| known == *it)) {
+                ops.push(read(Range { key: lock.claim(standing, &claim.id), ..Range::default() }));
+            }
+        }
+        // Side by side it is a plain read; more than that goes through the log, which is as good a proof.
+        let success = if ops.len() <= MOST { ops } else { vec![all(ops)] };
+        let seen = member.txn(&Txn { success, ..Txn::default() }).await?;
+        let mut found: HashMap<ClaimId, Vec<KeyValue>> = HashMap::new();
+        collect(&seen.responses, &mut |kv| {
+            if let Some((id, _)) = self.names.claim(&kv.key) {
+                found.entry(id).or_default().push(kv.clone());
+            }
+        });
+        Ok((found, header(seen.header)?))
+    }
+
+    /// Ends a claim that its client does not know, unless it is younger than what the client knew.
+    async fn withdraw_ghost(
+        &self,
+        member: &Connection,
+        key: &Key,
+        id: &ClaimId,
+        round: u64,
+    ) -> Result<(), Fault> {
+        let matter = Matter::about(self.names.lock(key), &[*id]);
+        let seen = self.look(member, &matter).await?;
+        if seen.claim(id).is_some_and(|ghost| ghost.round < round) {
+            self.decide(member, &matter, seen, |ledger, now| rule::release(ledger, id, None, now)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// All keys in the replies of a transaction and of those inside it.
+fn collect(replies: &[Reply], found: &mut impl FnMut(&KeyValue)) {
+    for reply in replies {
+        match &reply.response {
+            Some(Response::Range(ranged)) => ranged.kvs.iter().for_each(&mut *found),
+            Some(Response::Txn(inner)) => collect(&inner.responses, found),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The store: what it is, and where each call is carried out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_core::{
+    Answer, Capability, Change, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result, Snapshot,
+    Store, TokenStrength, Wakes,
+};
+use tokio::task::AbortHandle;
+
+use crate::inbox::listen;
+use crate::names::Names;
+use crate::session::Sessions;
+use crate::url::Target;
+use crate::wire::message::Range;
+use crate::wire::{Connection, Fault, Link, header};
+use crate::words::range;
+
+/// What the store can do: everything but what needs a lease per claim, or numbers that others choose.
+pub static INFO: Info = Info {
+    name: "etcd",
+    capabilities: &[
+        Capability::Units,
+        Capability::Queue,
+        Capability::AmendUnits,
+        Capability::Count,
+        Capability::Value,
+        Capability::Tail,
+        Capability::Limit,
+        Capability::Sum,
+        Capability::Ask,
+        Capability::List,
+        Capability::Evict,
+    ],
+    tokens: TokenStrength::Durable,
+    leases: Leases::Shared,
+    ordered: true,
+    pushes: true,
+    min_lease: Duration::from_secs(1),
+    max_lease: Duration::from_secs(365 * 24 * 3600),
+    rounding: Duration::ZERO,
+    expiry_slack: Duration::from_secs(2),
+    batch: 10_000,
+};
+
+/// Locks in an etcd cluster.
+///
+/// ```no_run
+/// # async fn story() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::Client;
+/// use leasehold_etcd::Etcd;
+/// let client = Client::new(Etcd::from_url("etcd://one,two,three")?).await?;
+/// let guard = client.mutex("orders/42").acquire().await?;
+/// println!("holding with token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Etcd(pub(crate) Arc<Shared>);
+
+/// What all clients of one store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) link: Link,
+    pub(crate) names: Names,
+    pub(crate) sessions: Sessions,
+    pub(crate) marks: crate::releasing::Marks,
+    listeners: Mutex<Vec<AbortHandle>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let listeners = self.listeners.get_mut().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Etcd {
+    /// The cluster that a URL names. Sends nothing yet.
+    ///
+    /// ```
+    /// use leasehold_etcd::Etcd;
+    /// assert!(Etcd::from_url("etcd://user:secret@localhost:2379?timeout=500ms").is_ok());
+    /// assert!(Etcd::from_url("etcd://localhost?tiemout=500ms").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid`, saying what is wrong with it.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let target = Target::parse(url)?;
+        let names = Names::new(&target.prefix);
+        let (sessions, marks) = (Sessions::default(), Default::default());
+        let shared = Shared { link: Link::new(target), names, sessions, marks, listeners: Mutex::default() };
+        Ok(Self(Arc::new(shared)))
+    }
+}
+
+impl Shared {
+    /// Does something on a connection. After a fault of the member's the next call goes to another one; a login that ran out
+    /// is made again at once, because nothing was done.
+    pub(crate) async fn on_a_member<T, W>(&self, work: impl Fn(Arc<Connection>) -> W) -> Result<T>
+    where
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let mut is_first = true;
+        loop {
+            let connection = self.link.connection().await?;
+            match work(connection.clone()).await {
+                Ok(done) => return Ok(done),
+                Err(fault) => {
+                    self.link.note(&connection, &fault);
+                    if !(is_first && matches!(fault, Fault::LoggedOut)) {
+                        return Err(fault.into());
+                    }
+                    is_first = false;
+                }
+            }
+        }
+    }
+}
+
+/// The time, for people: nothing is decided by it.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Store for Etcd {
+    fn info(&self) -> &Info {
+        &INFO
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        Box::pin(async move {
+            let inboxes = self.0.names.inboxes(inbox);
+            let look = Range { count_only: true, ..range(&inboxes) };
+            let look = &look;
+            let ask = |member: Arc<Connection>| async move { header(member.range(look).await?.header) };
+            let looked = self.0.on_a_member(ask).await?;
+            let listener = tokio::spawn(listen(Arc::downgrade(&self.0), inbox, wakes, looked.revision + 1));
+            let mut listeners = self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.retain(|listener| !listener.is_finished());
+            listeners.push(listener.abort_handle());
+            Ok(())
+        })
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        Box::pin(self.0.claim(claim))
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        Box::pin(self.0.renew(claims))
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        Box::pin(self.0.amend(claim, change))
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        Box::pin(self.0.release(claim, refuse_for))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        Box::pin(self.0.inspect(key))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        Box::pin(self.0.list(prefix, cursor))
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        Box::pin(self.0.evict(key, token))
+    }
+}

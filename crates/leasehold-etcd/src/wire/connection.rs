@@ -1,0 +1,165 @@
+//! A connection to one member.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::ErrorKind;
+use leasehold_core::url::{Address, Login, TlsFiles};
+use prost::Message;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+
+use super::fault::Fault;
+use super::grpc::{Caller, Incoming};
+use super::message::{
+    Authenticate, Authenticated, Committed, Empty, Header, KeptAlive, LeaseGrant, LeaseGranted, LeaseId,
+    Range, Ranged, TimeLeft, TimeToLive, Txn, Watch,
+};
+use crate::url::Target;
+
+/// Room for what a server sends before we have read it.
+const WINDOW: u32 = 4 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    caller: Caller,
+    timeout: Duration,
+    /// Whether it is over: nobody should start anything on it any more.
+    retired: watch::Sender<bool>,
+    driver: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    /// Connects and logs in, within the time that the URL allows.
+    pub(crate) async fn dial(target: &Target, endpoint: &Address) -> Result<Arc<Self>, Fault> {
+        let limit = target.connect_timeout;
+        let late =
+            |_| Fault::lost(ErrorKind::Unavailable, "no connection", format!("{endpoint} within {limit:?}"));
+        tokio::time::timeout(limit, Self::connect(target, endpoint)).await.map_err(late)?
+    }
+
+    async fn connect(target: &Target, endpoint: &Address) -> Result<Arc<Self>, Fault> {
+        let unreachable =
+            |e: io::Error| Fault::lost(ErrorKind::Unavailable, "no connection", format!("{endpoint}: {e}"));
+        let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.map_err(unreachable)?;
+        tcp.set_nodelay(true).map_err(unreachable)?;
+        let mut connection = match &target.tls {
+            None => Self::greet(tcp, format!("http://{endpoint}"), target.timeout).await?,
+            Some(tls) => {
+                let config = Arc::new(over_http2(tls).map_err(Fault::Final)?);
+                let name = endpoint.host.clone().try_into();
+                let name = name.map_err(|e| {
+                    Fault::lost(ErrorKind::Invalid, "the host has no name for a certificate", e)
+                })?;
+                let stream = TlsConnector::from(config).connect(name, tcp).await;
+                Self::greet(stream.map_err(unreachable)?, format!("https://{endpoint}"), target.timeout)
+                    .await?
+            }
+        };
+        if let Login { user: Some(name), password: Some(password) } = target.login.clone() {
+            let login = Authenticate { name, password };
+            let reply: Authenticated = connection.caller.call("Auth/Authenticate", &login).await?;
+            let token = reply.token.try_into();
+            let token = token.map_err(|e: http::header::InvalidHeaderValue| {
+                Fault::lost(ErrorKind::Protocol, "the token is none", e)
+            })?;
+            connection.caller.token = Some(token);
+        }
+        Ok(Arc::new(connection))
+    }
+
+    async fn greet<S>(stream: S, origin: String, timeout: Duration) -> Result<Self, Fault>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let greeted = builder.handshake(stream).await;
+        let (requests, driver) =
+            greeted.map_err(|e| Fault::lost(ErrorKind::Unavailable, "no HTTP/2 is spoken there", e))?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
+        let caller = Caller { requests, origin, token: None };
+        Ok(Self { caller, timeout, retired: watch::Sender::new(false), driver: driver.abort_handle() })
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        *self.retired.borrow()
+    }
+
+    pub(crate) fn retire(&self) {
+        self.retired.send_replace(true);
+    }
+
+    /// Waits until nobody should use it any more.
+    pub(crate) async fn retirement(&self) {
+        // The sender lives as long as we do.
+        let _ = self.retired.subscribe().wait_for(|is_over| *is_over).await;
+    }
+
+    /// One call, within the time that a call may take.
+    async fn call<A: Message + Default>(&self, path: &str, question: &impl Message) -> Result<A, Fault> {
+        let limit = self.timeout;
+        tokio::time::timeout(limit, self.caller.call(path, question)).await.unwrap_or_else(|_| {
+            let message = "the member does not answer: it may have happened";
+            Err(Fault::lost(ErrorKind::Indeterminate, message, format!("{path} took longer than {limit:?}")))
+        })
+    }
+
+    pub(crate) async fn txn(&self, txn: &Txn) -> Result<Committed, Fault> {
+        self.call("KV/Txn", txn).await
+    }
+
+    pub(crate) async fn range(&self, range: &Range) -> Result<Ranged, Fault> {
+        self.call("KV/Range", range).await
+    }
+
+    pub(crate) async fn grant(&self, ttl: i64) -> Result<LeaseGranted, Fault> {
+        self.call("Lease/LeaseGrant", &LeaseGrant { ttl }).await
+    }
+
+    /// Its answer alone proves nothing: see `session.rs`.
+    pub(crate) async fn keep_alive(&self, id: i64) -> Result<KeptAlive, Fault> {
+        self.call("Lease/LeaseKeepAlive", &LeaseId { id }).await
+    }
+
+    pub(crate) async fn time_left(&self, id: i64, keys: bool) -> Result<TimeLeft, Fault> {
+        self.call("Lease/LeaseTimeToLive", &TimeToLive { id, keys }).await
+    }
+
+    pub(crate) async fn revoke(&self, id: i64) -> Result<(), Fault> {
+        let _: Empty = self.call("Lease/LeaseRevoke", &LeaseId { id }).await?;
+        Ok(())
+    }
+
+    /// Listens to one key.
+    pub(crate) async fn watch(&self, watch: &Watch) -> Result<Incoming, Fault> {
+        self.caller.stream("Watch/Watch", watch).await
+    }
+}
+
+/// Whose answer it was, under which leader; absent in no answer of etcd's.
+pub(crate) fn header(header: Option<Header>) -> Result<Header, Fault> {
+    header.ok_or_else(|| Fault::lost(ErrorKind::Protocol, "an answer without a header", "is this etcd?"))
+}
+
+/// What the files say, for HTTP/2.
+fn over_http2(files: &TlsFiles) -> leasehold_core::Result<ClientConfig> {
+    let mut config = (*leasehold_tls::client_config("etcd", files)?).clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,151 @@
+//! etcd servers: single ones, with users or TLS, and clusters of three whose members can be cut off from each other.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{Process, free_port, wait_until};
+
+/// How long a server may take until it answers.
+const START: Duration = Duration::from_secs(30);
+
+/// Elections within half a second, so that the shortest lease is one second; and no waiting for the disk: what is to be
+/// survived here is the death of processes, not of machines.
+const QUICK: &[&str] = &[
+    "--heartbeat-interval=50",
+    "--election-timeout=500",
+    "--unsafe-no-fsync",
+    "--quota-backend-bytes=268435456",
+    "--logger=zap",
+    "--log-level=error",
+];
+
+/// One server, in a directory of its own.
+#[derive(Debug)]
+pub struct Etcd {
+    process: Process,
+    port: u16,
+    directory: TempDir,
+    arguments: Vec<OsString>,
+    /// How `etcdctl` must be called to be let in.
+    access: Vec<String>,
+}
+
+impl Etcd {
+    /// A server that answers.
+    ///
+    /// # Panics
+    /// When there is no `etcd`, or it does not answer.
+    pub fn start() -> Self {
+        let (client, peer) = (free_port(), free_port());
+        let cluster = format!("one=http://127.0.0.1:{peer}");
+        Self::member("one", client, peer, peer, &cluster).answering()
+    }
+
+    /// A member of a cluster, which may have to wait for the others before it answers.
+    fn member(name: &str, client: u16, peer: u16, known_as: u16, cluster: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let mut arguments: Vec<OsString> = QUICK.iter().map(OsString::from).collect();
+        arguments.push("--data-dir".into());
+        arguments.push(directory.path().join("data").into());
+        for (option, value) in [
+            ("--name", name.to_owned()),
+            ("--listen-client-urls", url(client)),
+            ("--advertise-client-urls", url(client)),
+            ("--listen-peer-urls", url(peer)),
+            ("--initial-advertise-peer-urls", url(known_as)),
+            ("--initial-cluster", cluster.to_owned()),
+            ("--log-outputs", directory.path().join("log").display().to_string()),
+        ] {
+            arguments.extend([option.into(), value.into()]);
+        }
+        Self { process: run(&arguments), port: client, directory, arguments, access: Vec::new() }
+    }
+
+    /// Waits until it answers.
+    fn answering(mut self) -> Self {
+        self.wait();
+        self
+    }
+
+    fn wait(&mut self) {
+        let (port, access, process, directory) =
+            (self.port, &self.access, &mut self.process, self.directory.path());
+        wait_until("etcd answers", START, || {
+            assert!(process.is_running(), "etcd ended: {}", log(directory));
+            ctl(port, access, &["get", "probe"]).is_ok()
+        });
+    }
+
+    /// The port for clients.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.port)
+    }
+
+    /// Its process: to freeze, thaw or kill it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Kills it with -9 and starts it again. What it has written is still there.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.start_again();
+        self.wait();
+    }
+
+    /// Starts it again after it was killed or stopped, and does not wait until it answers.
+    pub fn start_again(&mut self) {
+        self.process = run(&self.arguments);
+    }
+
+    /// What `etcdctl` answers.
+    ///
+    /// # Panics
+    /// When there is no `etcdctl`, or it fails.
+    pub fn ctl(&self, words: &[&str]) -> String {
+        self.try_ctl(words).unwrap_or_else(|error| panic!("etcdctl {words:?}: {error}"))
+    }
+
+    /// The same, or what it complains about.
+    ///
+    /// # Errors
+    /// What `etcdctl` wrote when it failed.
+    pub fn try_ctl(&self, words: &[&str]) -> Result<String, String> {
+        ctl(self.port, &self.access, words)
+    }
+}
+
+fn run(arguments: &[OsString]) -> Process {
+    assert!(
+        Command::new("etcd").arg("--version").output().is_ok(),
+        "etcd is missing: `cargo xtask test` installs it"
+    );
+    Process::start("etcd", arguments)
+}
+
+fn ctl(port: u16, access: &[String], words: &[&str]) -> Result<String, String> {
+    let endpoint = format!("--endpoints=127.0.0.1:{port}");
+    let mut etcdctl = Command::new("etcdctl");
+    etcdctl
+        .env("ETCDCTL_API", "3")
+        .args([&endpoint, "--dial-timeout=1s", "--command-timeout=3s"])
+        .args(access)
+        .args(words);
+    let said = etcdctl.output().expect("etcdctl is there: `cargo xtask test` installs it");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
+}
+
+fn log(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join("log")).unwrap_or_default()
+}
