@@ -120,7 +120,7 @@ impl Keeper {
     fn answered(&self, id: &ClaimId, sent: Moment, answer: &Answer) -> Stand {
         let mut tables = self.lock();
         let stand = tables.answered_asker(id, sent, answer, self.clock.now());
-        self.rouse(&tables);
+        self.rouse(&mut tables);
         stand
     }
 
@@ -178,7 +178,7 @@ impl Keeper {
             if !tables.renew_now(id, lease, sender, self.clock.now()) {
                 return Err(lost_already());
             }
-            self.rouse(&tables);
+            self.rouse(&mut tables);
         }
         answer.await.unwrap_or_else(|_| Err(lost_already()))
     }
@@ -187,7 +187,7 @@ impl Keeper {
     pub(crate) fn look(&self, key: &Key) {
         let mut tables = self.lock();
         tables.look(key, self.clock.now());
-        self.rouse(&tables);
+        self.rouse(&mut tables);
     }
 
     /// Releases everything, wakes everybody who waits, and ends the task.
@@ -215,8 +215,8 @@ impl Keeper {
     }
 
     /// Wakes the task if something is due before it wants to wake.
-    fn rouse(&self, tables: &Tables) {
-        if tables.is_due_before_wake() {
+    fn rouse(&self, tables: &mut Tables) {
+        if tables.must_wake() {
             self.wake.notify_one();
         }
     }

@@ -102,7 +102,7 @@ impl Pending {
                 let now = self.keeper.clock.now();
                 let mut tables = self.keeper.lock();
                 tables.picked_up(&self.claim.id, now);
-                self.keeper.rouse(&tables);
+                self.keeper.rouse(&mut tables);
                 Ok(None)
             }
         }

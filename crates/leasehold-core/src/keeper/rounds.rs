@@ -17,6 +17,9 @@ use crate::mutant::Mutant;
 /// What is due within this time goes along with what is due now.
 const WINDOW: Duration = Duration::from_millis(250);
 
+/// When the task wakes up at the latest.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// The pause after a failed renewal grows between these.
 const RETRY_LEAST: Duration = Duration::from_millis(10);
 const RETRY_MOST: Duration = Duration::from_secs(1);
@@ -77,13 +80,21 @@ impl Tables {
         self.due.first().map(|(due, _)| *due)
     }
 
-    pub(super) fn is_due_before_wake(&self) -> bool {
-        !self.chores.is_empty()
-            || match (self.next_due(), self.wakes_at) {
-                (Some(due), Some(wake)) => due < wake,
-                (Some(_), None) => true,
-                (None, _) => false,
-            }
+    /// Whether the task must be woken for what is due. Once: it is noted as told, and a lock that was taken and given
+    /// back before the task could look need not wake it again.
+    pub(super) fn must_wake(&mut self) -> bool {
+        let earlier = self.next_due().filter(|due| self.wakes_at.is_none_or(|at| *due < at));
+        self.wakes_at = earlier.or(self.wakes_at);
+        earlier.is_some() || !self.chores.is_empty()
+    }
+
+    /// When the task wakes by itself. A time that was chosen before stays if it is the earlier one, though nothing may
+    /// be due then any more: waking once in vain costs less than being woken for every lock.
+    pub(super) fn wake_up(&mut self, now: Moment) -> Moment {
+        let due = self.next_due().unwrap_or(now + IDLE);
+        let at = self.wakes_at.filter(|at| *at > now).map_or(due, |at| at.min(due));
+        self.wakes_at = Some(at);
+        at
     }
 
     pub(super) fn is_idle(&self) -> bool {

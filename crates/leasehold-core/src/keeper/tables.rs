@@ -284,8 +284,11 @@ impl Tables {
     /// A promoted claim has reached its future.
     pub(super) fn picked_up(&mut self, id: &ClaimId, now: Moment) {
         let Some(entry) = self.entries.get_mut(id) else { return };
-        entry.phase = Phase::Held;
-        self.attend(id, now);
+        // What was granted at once is in its hands already.
+        if entry.phase != Phase::Held {
+            entry.phase = Phase::Held;
+            self.attend(id, now);
+        }
     }
 
     /// Renews with this lease as soon as possible. `false` when the claim is not held any more.

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -53,9 +52,7 @@ fn send_what_is_due(keeper: &Arc<Keeper>, calls: &mut FuturesUnordered<Call>) ->
     if tables.closing && tables.is_idle() && calls.is_empty() {
         return None;
     }
-    let wakes_at = tables.next_due().unwrap_or(now + Duration::from_secs(3600));
-    tables.wakes_at = Some(wakes_at);
-    Some(wakes_at)
+    Some(tables.wake_up(now))
 }
 
 async fn renew(keeper: Arc<Keeper>, batch: Batch) {

@@ -3,6 +3,7 @@
 mod outages;
 mod sessions_under_faults;
 mod shared_leases;
+mod waking;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ impl Ear {
         if let Some(keeper) = self.0.upgrade() {
             let mut tables = keeper.lock();
             change(&mut tables, keeper.clock.now());
-            keeper.rouse(&tables);
+            keeper.rouse(&mut tables);
         }
     }
 }
