@@ -21,7 +21,7 @@ mod writer;
 use std::sync::Arc;
 
 use leasehold_core::{Error, ErrorKind, Result, Wakes};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -47,8 +47,12 @@ impl Call {
     }
 
     fn with(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = cmd(verb);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        let (keys, args) = (&self.keys, &self.args);
+        let size: usize = keys.iter().chain(args).map(Vec::len).sum();
+        // With room for the number of keys.
+        let mut command =
+            Cmd::with_capacity(3 + keys.len() + args.len(), verb.len() + script.len() + size + 4);
+        command.arg(verb).arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
 }

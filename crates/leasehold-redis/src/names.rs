@@ -10,7 +10,6 @@
 //! | fence | `leasehold.fence`, in a cluster `leasehold.fence{N}` with an N of that slot | the same |
 //! | channel | `leasehold.inbox:ID` | the same |
 
-use std::fmt::Write;
 use std::sync::OnceLock;
 
 use leasehold_core::{ClaimId, Inbox, Key};
@@ -24,7 +23,7 @@ const INBOX: &str = "leasehold.inbox:";
 
 /// The key of a lock.
 pub(crate) fn lock(key: &Key) -> Vec<u8> {
-    format!("{LOCK}{}", tagged(key.as_str())).into_bytes()
+    tagged(LOCK, &[], key.as_str())
 }
 
 /// The lock whose key this is.
@@ -52,7 +51,7 @@ pub(crate) fn pattern(prefix: &str) -> String {
 
 /// The mark that refuses a claim's id.
 pub(crate) fn refused(key: &Key, id: &ClaimId) -> Vec<u8> {
-    format!("{REFUSED}{}{}", hex(id.as_bytes()), tagged(key.as_str())).into_bytes()
+    tagged(REFUSED, &hex(id.as_bytes()), key.as_str())
 }
 
 /// The channel of a client.
@@ -107,26 +106,41 @@ fn tag(name: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &name[start..start + length])
 }
 
-fn tagged(name: &str) -> String {
+/// The key of a kind of things of a lock.
+fn tagged(kind: &str, which: &[u8], name: &str) -> Vec<u8> {
     // The colon inside keeps the tag from being empty when the name starts with a brace.
-    if tag(name.as_bytes()).is_some() { format!(":{name}") } else { format!("{{:{name}}}") }
+    let (start, end) = if tag(name.as_bytes()).is_some() { (":", "") } else { ("{:", "}") };
+    [kind.as_bytes(), which, start.as_bytes(), name.as_bytes(), end.as_bytes()].concat()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+fn hex(bytes: &[u8; 16]) -> [u8; 32] {
+    let digit = |n: usize| {
+        let byte = bytes[n / 2];
+        b"0123456789abcdef"[usize::from(if n.is_multiple_of(2) { byte >> 4 } else { byte & 15 })]
+    };
+    std::array::from_fn(digit)
 }
 
 /// CRC-16/XMODEM, as the cluster specification says.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    })
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)])
 }
+
+/// What each byte does to the sum.
+const CRC: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -9,12 +9,13 @@ use std::time::Duration;
 const LONGEST: u64 = 1 << 51;
 
 /// Values, one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pack(Vec<u8>);
 
 impl Pack {
     pub(crate) fn new() -> Self {
-        Self::default()
+        // Enough for most claims.
+        Self(Vec::with_capacity(128))
     }
 
     pub(crate) fn done(self) -> Vec<u8> {

@@ -160,7 +160,8 @@ impl<'a> Words<'a> {
     }
 
     fn word(&mut self) -> Result<String> {
-        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+        let text = String::from_utf8(self.bytes()?);
+        Ok(text.unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned()))
     }
 
     fn signed(&mut self) -> Result<i64> {

@@ -14,6 +14,10 @@ use crate::fault::Unreachable;
 use crate::inbox::Inboxes;
 use crate::url::{Address, Login, Target};
 
+/// So many calls may wait to be written. More than the client's own default, so that what many tasks ask for at once
+/// goes out at once, and nobody has to wait for a place in line.
+const BACKLOG: usize = 1024;
+
 /// Connects to servers as the URL says.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer {
@@ -59,7 +63,8 @@ impl Dialer {
     fn settings(&self) -> AsyncConnectionConfig {
         let limit = Some(self.target.connect_timeout);
         // Calls are bounded one by one, with what is left of their own time.
-        AsyncConnectionConfig::new().set_connection_timeout(limit).set_response_timeout(None)
+        let settings = AsyncConnectionConfig::new().set_connection_timeout(limit).set_response_timeout(None);
+        settings.set_pipeline_buffer_size(BACKLOG)
     }
 
     async fn open(

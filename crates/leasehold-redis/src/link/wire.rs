@@ -53,58 +53,60 @@ impl Health {
     }
 }
 
-/// A connection and its health; clones are the same connection.
+/// A connection and its health; clones are the same connection, and cheap: every call makes one.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct Wire(Arc<Inner>);
+
+struct Inner {
     connection: MultiplexedConnection,
     health: Arc<Health>,
-    address: Arc<Address>,
+    address: Address,
 }
 
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Wire").field("address", &self.0.address).finish_non_exhaustive()
     }
 }
 
 impl Wire {
     pub(super) fn new(connection: MultiplexedConnection, health: Arc<Health>, address: Address) -> Self {
-        Self { connection, health, address: Arc::new(address) }
+        Self(Arc::new(Inner { connection, health, address }))
     }
 
     pub(crate) fn address(&self) -> &Address {
-        &self.address
+        &self.0.address
     }
 
     pub(super) fn health(&self) -> &Arc<Health> {
-        &self.health
+        &self.0.health
     }
 
     /// Waits until the connection is of no use any more.
     pub(crate) async fn given_up(&self) {
-        self.health.given_up().await;
+        self.0.health.given_up().await;
     }
 
     /// Has another connection made, to wherever the server is then. Calls that are under way still get their answers.
     pub(super) fn give_up(&self) {
-        self.health.give_up();
+        self.0.health.give_up();
     }
 
     /// Sends one command; the value may be an error of the server.
     pub(super) async fn send(&self, command: &Cmd, until: Instant) -> Result<Value, Silence> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.0.connection.clone();
         self.note(timeout_at(until, connection.send_packed_command(command)).await)
     }
 
     /// Sends several commands at once; each value may be an error of the server.
     pub(super) async fn send_all(&self, commands: &Pipeline, until: Instant) -> Result<Vec<Value>, Silence> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.0.connection.clone();
         let count = commands.len();
         self.note(timeout_at(until, connection.send_packed_commands(commands, 0, count)).await)
     }
 
     pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), Silence> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.0.connection.clone();
         match timeout_at(until, connection.subscribe(channels)).await {
             // The server's refusal: the connection itself is well.
             Ok(Err(error)) if error.code().is_some() => Err(Silence::Broken(error)),
@@ -113,7 +115,7 @@ impl Wire {
     }
 
     pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) {
-        let mut connection = self.connection.clone();
+        let mut connection = self.0.connection.clone();
         // Nobody listens any more: that is all that matters.
         let _ = timeout_at(until, connection.unsubscribe(channels)).await;
     }
@@ -121,15 +123,15 @@ impl Wire {
     fn note<T, E>(&self, result: Result<RedisResult<T>, E>) -> Result<T, Silence> {
         match result {
             Ok(Ok(value)) => {
-                self.health.answered();
+                self.0.health.answered();
                 Ok(value)
             }
             Ok(Err(error)) => {
-                self.health.give_up();
+                self.0.health.give_up();
                 Err(Silence::Broken(error))
             }
             Err(_) => {
-                self.health.timed_out();
+                self.0.health.timed_out();
                 Err(Silence::Late)
             }
         }
