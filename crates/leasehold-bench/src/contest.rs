@@ -58,6 +58,16 @@ pub struct Result {
     pub ratio: f64,
     /// Our best rate as a multiple of the peer's.
     pub ratio_of_best: f64,
+    /// What the ratio should be at least, where we set ourselves a goal.
+    pub goal: Option<f64>,
+}
+
+impl Result {
+    /// The same, with a goal for the ratio.
+    #[must_use]
+    pub fn goal(self, at_least: f64) -> Self {
+        Self { goal: Some(at_least), ..self }
+    }
 }
 
 /// Measures both in turns, so that whatever else the machine does hits them alike.
@@ -94,7 +104,7 @@ pub async fn contest(
         Load::Together(tasks) => format!("{tasks} on one key"),
         Load::Working(tasks) => format!("{tasks} on one key, 1 ms"),
     };
-    Ok(Result { store, load, ours, peer, ratio, ratio_of_best })
+    Ok(Result { store, load, ours, peer, ratio, ratio_of_best, goal: None })
 }
 
 fn figures(subject: &'static str, samples: &[Sample]) -> Outcome<Figures> {

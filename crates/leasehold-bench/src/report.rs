@@ -52,6 +52,15 @@ impl Report {
 
     /// For people.
     pub fn table(&self) -> String {
+        let mut text = self.heading();
+        for result in &self.results {
+            text.push_str(&lines(result));
+        }
+        text
+    }
+
+    /// What stands above the results.
+    pub fn heading(&self) -> String {
         let mut text = format!(
             "leasehold {}, SQLite {}, {} x {}, kernel {}; {} rounds of {:?} in turns\n\n",
             self.leasehold,
@@ -64,14 +73,21 @@ impl Report {
         );
         let head = ["", "", "pairs/s", "best", "p50", "p99", "longest", "ours / peer"];
         row(&mut text, head.map(str::to_owned));
-        for result in &self.results {
-            let name = format!("{}, {}", result.store, result.load);
-            let ratio = format!("{:.2} x (best {:.2})", result.ratio, result.ratio_of_best);
-            line(&mut text, name, &result.ours, ratio);
-            line(&mut text, String::new(), &result.peer, String::new());
-        }
         text
     }
+}
+
+/// One result, a line for each of the two.
+pub fn lines(result: &Result) -> String {
+    let mut text = String::new();
+    let name = format!("{}, {}", result.store, result.load);
+    let mut ratio = format!("{:.2} x (best {:.2})", result.ratio, result.ratio_of_best);
+    if let Some(goal) = result.goal {
+        let _ = write!(ratio, ", goal {goal:.1}");
+    }
+    line(&mut text, name, &result.ours, ratio);
+    line(&mut text, String::new(), &result.peer, String::new());
+    text
 }
 
 fn line(text: &mut String, name: String, figures: &Figures, ratio: String) {

@@ -44,7 +44,10 @@ impl fmt::Display for Processes {
                 row.subject, row.hand_overs_per_second, row.longest_wait_ms
             )?;
         }
-        Ok(())
+        write!(
+            f,
+            "  goal: barging at least as many as either crate, fair with a tenth of the better one's longest wait"
+        )
     }
 }
 

@@ -28,7 +28,7 @@ impl fmt::Display for Wake {
         let micros = |nanos: u64| nanos / 1000;
         write!(
             f,
-            "release to grant: p50 {} us, p99 {} us; bare publish to receive: p50 {} us, p99 {} us; p50 {:.2} x",
+            "release to grant: p50 {} us, p99 {} us; bare publish to receive: p50 {} us, p99 {} us; p50 {:.2} x, goal at most 1.5",
             micros(self.grant_p50),
             micros(self.grant_p99),
             micros(self.message_p50),
