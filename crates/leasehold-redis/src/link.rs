@@ -107,9 +107,10 @@ impl Link {
         let mut asked = None;
         loop {
             let (way, asking) = match asked.take() {
-                Some(address) => (Way::to(&started.at(&address), ack, until).await?, true),
-                None => (started.route(call.slot, ack, until).await?, false),
+                Some(address) => (Way::to(&started.at(&address), ack, until).await, true),
+                None => (started.route(call.slot, ack, until).await, false),
             };
+            let way = way.map_err(|error| again.instead_of(error))?;
             let wire = way.wire();
             let answer = match run(&way, &call, asking, until).await {
                 Ok(Value::ServerError(error)) => error,
@@ -200,26 +201,34 @@ const REDIRECTIONS: u32 = 3;
 struct Again {
     until: Instant,
     failed: u32,
+    /// What a server said last.
+    said: Option<Error>,
 }
 
 impl Again {
     fn until(until: Instant) -> Self {
-        Self { until, failed: 0 }
+        Self { until, failed: 0, said: None }
     }
 
     /// Pauses, or gives the error back when there is no time left. Who was sent elsewhere goes there at once,
     /// unless it is sent round in circles.
     async fn after(&mut self, error: Error, redirected: bool) -> Result<()> {
         self.failed += 1;
-        if redirected && self.failed <= REDIRECTIONS {
-            return Ok(());
-        }
         let pause = pause(self.failed);
-        if Instant::now() + pause >= self.until {
+        let is_sent_on = redirected && self.failed <= REDIRECTIONS;
+        if !is_sent_on && Instant::now() + pause >= self.until {
             return Err(error);
         }
-        sleep(pause).await;
+        self.said = Some(error);
+        if !is_sent_on {
+            sleep(pause).await;
+        }
         Ok(())
+    }
+
+    /// What a server said tells more than that none could be reached since.
+    fn instead_of(&mut self, error: Error) -> Error {
+        self.said.take().filter(|_| error.is_retryable()).unwrap_or(error)
     }
 }
 
