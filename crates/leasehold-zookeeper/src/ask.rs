@@ -333,7 +333,7 @@ impl Session {
     ) -> Result<(Outcome<T>, View, Plan, u64)> {
         let path = self.lock(key);
         loop {
-            let view = self.load(&path, depth).await?;
+            let view = self.load_fresh(&path, depth).await?;
             let before = view.book(key, &[]);
             let mut after = before.clone();
             let now = view.now;

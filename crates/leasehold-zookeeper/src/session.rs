@@ -163,7 +163,14 @@ impl Session {
         Ok(self.zk.set_data(&self.base, b"", None).await?.mtime.unsigned_abs())
     }
 
-    /// A lock as it is now, or was when this session wrote last.
+    /// A lock as it is now. Followers lag behind: ours catches up first.
+    pub(crate) async fn load_fresh(&self, path: &str, depth: Depth<'_>) -> Result<View> {
+        let (synced, view) = join(self.zk.sync(path), self.load(path, depth)).await;
+        synced.map_err(said)?;
+        view
+    }
+
+    /// A lock as it was when this session wrote last, or later.
     pub(crate) async fn load(&self, path: &str, depth: Depth<'_>) -> Result<View> {
         loop {
             match self.zk.get_children(path).await {

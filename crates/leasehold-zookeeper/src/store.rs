@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join;
 use leasehold_core::{
     Answer, Capability, Change, Claim, ClaimId, Fut, Inbox, Info, Key, Leases, Page, Released, Result,
     Snapshot, Store, TokenStrength, Wakes, rule,
@@ -138,7 +139,7 @@ impl ZooKeeper {
 
     async fn seen(&self, key: &Key) -> Result<Option<Snapshot>> {
         let session = self.sessions.any().await?;
-        let view = session.load(&session.lock(key), Depth::All).await?;
+        let view = session.load_fresh(&session.lock(key), Depth::All).await?;
         let mut book = view.book(key, &[]);
         let mut fence = leasehold_core::Fence::default();
         let mut ledger = leasehold_core::OpenBook::new(key, &mut book, &mut fence, 0);
@@ -147,7 +148,9 @@ impl ZooKeeper {
 
     async fn listed(&self, prefix: &str, cursor: Option<&str>) -> Result<Page> {
         let session = self.sessions.any().await?;
-        let nodes = session.zk.list_children(&session.locks()).await.map_err(said)?;
+        let locks = session.locks();
+        let (synced, nodes) = join(session.zk.sync(&locks), session.zk.list_children(&locks)).await;
+        let nodes = synced.and(nodes).map_err(said)?;
         let mut keys: Vec<Key> = nodes.iter().filter_map(|node| names::decode(node)).collect();
         keys.retain(|key| {
             key.as_str().starts_with(prefix) && cursor.is_none_or(|after| key.as_str() > after)
