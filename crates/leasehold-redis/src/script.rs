@@ -54,6 +54,9 @@ const CLOCK: &str = include_str!("lua/clock.lua");
 const PARTS: &[(&str, &str)] = &[
     ("clock", CLOCK),
     ("format", include_str!("lua/format.lua")),
+    ("free", include_str!("lua/free.lua")),
+    ("behind", include_str!("lua/behind.lua")),
+    ("pass", include_str!("lua/pass.lua")),
     ("row", include_str!("lua/row.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("ledger", include_str!("lua/ledger.lua")),

@@ -14,19 +14,19 @@ local asked = read_claim(ARGV[1], ARGV[2])
 local change, value, operation = cmsgpack.unpack(ARGV[3])
 local heir = ARGV[4] and read_claim(ARGV[4], ARGV[5])
 if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
-  return { 'foreign' }
+  return 'foreign'
 end
 
 if change == 'ask' then
   local row = head and holder(value)
   if not row or is_expired(row) or row.id == ownerless(row.seat) then
-    return { 'gone' }
+    return 'gone'
   end
   row.asked = true
   put(row)
   -- Also when it was asked before: it may not have heard.
   told[1] = row.inbox
-  return close({ 'done' })
+  return close('done')
 end
 
 if change == 'limit' then
@@ -37,11 +37,11 @@ if change == 'limit' then
   end
   head.effective = value
   catch_up()
-  return close({ 'done' })
+  return close('done')
 end
 
 if not head then
-  return { 'gone' }
+  return 'gone'
 end
 
 -- Refuses what cannot be done before anything is written.
@@ -53,11 +53,11 @@ local function check()
   -- After the limit went down a holder may have more than it; it may keep that, or give back some.
   local most = math.max(head.effective, row.held)
   if change == 'units' and (value == 0 or value > most) then
-    return { 'units', most }
+    return say('units', most)
   elseif change == 'give' and not row.count then
-    return { 'uncounted' }
+    return 'uncounted'
   elseif change == 'owner' and heir.id ~= row.id and row_by_id(heir.id) then
-    return { 'heir' }
+    return 'heir'
   end
 end
 
@@ -81,14 +81,14 @@ local function resize(row)
     head.waiting = head.waiting + 1
   end
   put(row)
-  return gives_up and { 'busy' } or standing(row.id, false)
+  return gives_up and 'busy' or standing(row.id, false)
 end
 
 -- Counts down, once per operation.
 local function give(row)
   for i = 1, #row.given, 8 do
     if string.sub(row.given, i, i + 7) == operation then
-      return { 'left', row.count }
+      return say('left', row.count)
     end
   end
   local remaining = math.max(row.count - value, 0)
@@ -98,7 +98,7 @@ local function give(row)
     row.count, row.given = remaining, row.given .. operation
     put(row)
   end
-  return { 'left', remaining }
+  return say('left', remaining)
 end
 
 local function hand_over(row)
@@ -115,7 +115,7 @@ end
 local function leave_tail(row)
   if value == 0 then
     bury(row)
-    return { 'done' }
+    return 'done'
   end
   remove(row)
   if waits(row) then
@@ -126,14 +126,14 @@ local function leave_tail(row)
   note_end(frees_at(row))
   remember(asked, row)
   put(row)
-  return { 'done' }
+  return 'done'
 end
 
 local function apply(row)
   if change == 'units' then
     return resize(row)
   elseif change == 'give' then
-    return row.count and give(row) or { 'gone' }
+    return row.count and give(row) or 'gone'
   elseif change == 'owner' then
     return hand_over(row)
   elseif change == 'tail' then
@@ -148,13 +148,13 @@ local function amend()
   local mark = heir and call('GET', KEYS[3])
   if mark and tonumber(mark) > now then
     -- Its adopter gave up before this arrived: nobody would look after it.
-    return { 'gone' }
+    return 'gone'
   end
   local row = row_by_id(asked.id)
   if row then
     -- Only what holds can be amended, and what is over does not come back.
     if row.held == 0 or is_expired(row) then
-      return { 'gone' }
+      return 'gone'
     end
     keep_from(row.seat)
     return apply(row)
@@ -164,7 +164,7 @@ local function amend()
   if adopted and adopted.held > 0 and not is_expired(adopted) then
     return granted(adopted, false)
   end
-  return { 'gone' }
+  return 'gone'
 end
 
 local refused = check()

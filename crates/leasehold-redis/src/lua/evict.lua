@@ -10,11 +10,11 @@
 --@ settle
 local token = tonumber(ARGV[1])
 if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
-  return { 'foreign' }
+  return 'foreign'
 end
 local row = head and holder(token)
 if not row or frees_at(row) <= now then
-  return { 'no' }
+  return 'no'
 end
 bury(row)
 number(token)
@@ -37,4 +37,4 @@ for inbox in pairs(ended) do
 end
 table.sort(told)
 catch_up()
-return close({ 'yes' })
+return close('yes')

@@ -15,4 +15,8 @@ local NEVER = 9007199254740992
 local GRACE = 10000
 -- A lock with several claims is kept this much longer than its last one, so that not every renewal moves its end.
 local SPARE = 5000
+-- The first byte of what is known about a set: `n`.
+local ABOUT = 110
+-- How a claim stands, as an answer: a word, then numbers of eight bytes.
+local STANDS = '>c7i8i8i8i8i8'
 local pack, unpack_some = cmsgpack.pack, cmsgpack.unpack_limit

@@ -23,7 +23,7 @@ local function set_of(lasts, patience, ttl, holders, growing, held)
 end
 
 local function set_text()
-  return 'n' .. pack(set.lasts, set.patience, set.ttl, set.holders, set.growing, set.held)
+  return string.char(ABOUT) .. pack(set.lasts, set.patience, set.ttl, set.holders, set.growing, set.held)
 end
 
 -- Opens the lock. `found` is the string under its name, false when that is nothing or no string. The answer is false
@@ -42,7 +42,7 @@ local function open(name, found)
     return false
   elseif not first[1] then
     return true
-  elseif string.byte(first[1]) ~= VERSION or string.sub(first[2] or '', 1, 1) ~= 'n' then
+  elseif string.byte(first[1]) ~= VERSION or string.byte(first[2] or '') ~= ABOUT then
     return false
   end
   wide = true

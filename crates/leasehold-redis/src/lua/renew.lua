@@ -24,7 +24,7 @@ for i, text in ipairs(texts) do
     text = pack(VERSION, limit, limit, math.min(quiet_until, frees), last, last_until, id, expires, lease, seat, token,
       held, held, least, since) .. string.sub(text, fixed + 1)
     call('SET', KEYS[i + 1], text, 'PXAT', string.format('%d', frees))
-    answers[i] = { 'granted', seat, token, held, expires - now, asked and 1 or 0 }
+    answers[i] = struct.pack(STANDS, 'granted', seat, token, held, expires - now, asked and 1 or 0)
   else
     answers[i], others = false, true
   end
@@ -42,7 +42,7 @@ for i, argument in ipairs(ARGV) do
     local asked = {}
     asked.id, asked.lease, asked.keep = cmsgpack.unpack(argument)
     -- Read again: others on the same lock may have come before. Where something else is by now, the claim is gone.
-    answers[i] = open(KEYS[i + 1], call('MGET', KEYS[i + 1])[1]) and renew(asked) or { 'gone' }
+    answers[i] = open(KEYS[i + 1], call('MGET', KEYS[i + 1])[1]) and renew(asked) or 'gone'
   end
 end
 return answers

@@ -2,6 +2,11 @@
 local HEAD_LOOKS = 1000
 local COUNTED = 64
 
+-- An answer with one number.
+local function say(word, number)
+  return word .. struct.pack('>i8', number)
+end
+
 local function prolong(row)
   local length = row.lease
   if row.held == 0 then
@@ -47,7 +52,7 @@ local function enter(asked)
     head = head_of(asked.limit, asked.limit, NEVER, 0, 0)
   elseif head.limit ~= asked.limit then
     if is_in_use() then
-      return { 'limit', head.limit }
+      return say('limit', head.limit)
     end
     for _, row in ipairs(rows()) do
       remove(row)
@@ -65,7 +70,7 @@ local function left(row, extended)
 end
 
 local function granted(row, extended)
-  return { 'granted', row.seat, row.token, row.held, left(row, extended), row.asked and 1 or 0 }
+  return struct.pack(STANDS, 'granted', row.seat, row.token, row.held, left(row, extended), row.asked and 1 or 0)
 end
 
 local function waiting(row, extended)
@@ -78,13 +83,13 @@ local function waiting(row, extended)
     -- The last walk was cut short: somebody must go on with it.
     look_in = 0
   end
-  return { 'waiting', row.seat, before, look_in, row.held, left(row, extended) }
+  return struct.pack(STANDS, 'waiting', row.seat, before, look_in, row.held, left(row, extended))
 end
 
 local function standing(id, extended)
   local row = row_by_id(id)
   if not row then
-    return { 'gone' }
+    return 'gone'
   end
   return waits(row) and waiting(row, extended) or granted(row, extended)
 end
@@ -99,7 +104,7 @@ end
 local function renew(asked)
   local row = head and row_by_id(asked.id)
   if not row then
-    return { 'gone' }
+    return 'gone'
   end
   local alive = row.held == 0 or not is_expired(row)
   if alive then
@@ -121,5 +126,5 @@ local function renew(asked)
     prolong(row)
     put(row)
   end
-  return close(alive and standing(asked.id, true) or { 'gone' })
+  return close(alive and standing(asked.id, true) or 'gone')
 end
