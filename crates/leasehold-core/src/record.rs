@@ -4,11 +4,19 @@
 //! not changed. So a key's whole book is one record: [`RecordStore`] loads it, applies the rule, writes it
 //! back, and starts again when somebody was faster.
 //!
-//! Deliberately absent: liveness by session. Claims in a record live on their leases.
+//! Claims in a record live on leases of their own or, where the store has [`Sessions`], on their client's session:
+//! then a row names its session instead of an end, and it is over when the session is.
 //!
 //! [`Store`]: crate::Store
 
+mod carried;
+mod clerk;
 pub mod format;
+mod interest;
+mod renewing;
+mod riding;
+mod roll;
+mod session;
 mod store;
 #[doc(hidden)]
 pub mod testing;
@@ -18,6 +26,7 @@ mod tests;
 use std::fmt::Debug;
 use std::time::Duration;
 
+pub use session::{Joined, News, Session, Sessions};
 pub use store::RecordStore;
 
 use crate::capability::Info;
@@ -54,14 +63,22 @@ pub trait Records: Debug + Send + Sync + 'static {
     /// The record of a key, and the time.
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded>;
 
-    /// Replaces the record by `next`, if it still has the version that was seen.
-    fn swap<'a>(&'a self, key: &'a Key, seen: Version, next: &'a [u8], keep: Keep) -> Fut<'a, Swap>;
+    /// What the record of a key probably is, where that is known or likely without asking: it saves a load, and a
+    /// wrong guess costs a swap that is `Stale`. Nothing is answered from a guess alone.
+    fn guess(&self, key: &Key) -> Option<Loaded>;
+
+    /// Replaces a record, if it still has the version that was seen.
+    fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped>;
 
     /// The keys with a record that start with `prefix`, a page at a time.
     fn keys<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Keys>;
 
     /// Tells another client to look at a key, if that is possible at all: a hint that may be lost.
     fn nudge<'a>(&'a self, inbox: Inbox, key: &'a Key) -> Fut<'a, ()>;
+
+    /// The sessions that carry claims; `None` where every claim has a lease of its own
+    /// ([`Leases::PerClaim`](crate::Leases::PerClaim)).
+    fn sessions(&self) -> Option<&dyn Sessions>;
 }
 
 /// The version of a record.
@@ -87,15 +104,47 @@ pub struct Loaded {
     /// Numbers drawn from now on are at least this: a number that rises by itself even when a record is
     /// forgotten, such as the time in microseconds or the store's own index.
     pub floor: u64,
+    /// Numbers in the record that are below [`SMALL`] count from here. See [`Swapped::Done`].
+    pub origin: u64,
+}
+
+/// Numbers below this, in a record, are relative: to [`Loaded::origin`].
+pub const SMALL: u64 = 1 << 16;
+
+/// A record that is to be replaced.
+#[derive(Debug)]
+pub struct Swap<'a> {
+    /// Whose record it is.
+    pub key: &'a Key,
+    /// The version that was seen.
+    pub seen: Version,
+    /// The new record.
+    pub next: &'a [u8],
+    /// How long it must be kept.
+    pub keep: Keep,
+    /// Only if this session lives.
+    pub on: Option<&'a Session>,
+    /// The one session that carries all that is in the record, so that it may go with it.
+    pub sole: Option<&'a Session>,
+    /// Whom to tell, if that can be done in the same step. The others are told by [`Records::nudge`].
+    pub news: &'a [News],
+    /// News of before that nobody needs any more: of whom, and which seat.
+    pub settled: &'a [(Session, u64)],
 }
 
 /// What became of a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swap {
+pub enum Swapped {
     /// It was made.
-    Done,
+    Done {
+        /// Where the numbers below [`SMALL`] that it wrote count from. A store whose numbers come from the write
+        /// itself says so here, and a record that is created with a floor of 0 needs no other.
+        origin: u64,
+    },
     /// Somebody was faster, and nothing was written.
     Stale,
+    /// The session it was made for is over, and nothing was written.
+    Over,
 }
 
 /// How long a record must be kept if nobody swaps it again.

@@ -29,11 +29,6 @@ pub(super) enum Stand {
     Gone,
 }
 
-/// How often a waiter asks whom the store does not tell: the nearer its turn, the more often.
-fn untold(ahead: u64) -> Duration {
-    Duration::from_millis(20 * ahead.saturating_add(1))
-}
-
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) info: Info,
@@ -205,8 +200,7 @@ impl Tables {
             self.set_phase(id, Phase::Waiting, was_asked, now);
         }
         // Not at once even when the store says so: it may be asking to be left alone for a moment.
-        let look_in = if self.info.pushes { place.look_in } else { place.look_in.min(untold(place.ahead)) };
-        let look_in = look_in.clamp(Duration::from_millis(1), claim.patience / 3);
+        let look_in = place.look_in.clamp(Duration::from_millis(1), claim.patience / 3);
         let look_in = if Mutant::NoSafetyPoll.lives() { Duration::from_secs(3600) } else { look_in };
         self.schedule(key, now + look_in);
         early.map_or(Stand::Waiting, |promotion| self.promoted(&promotion, now))

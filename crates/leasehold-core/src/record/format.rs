@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::SMALL;
 use crate::book::{Book, Fence};
 use crate::claim::{ClaimId, Inbox};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,15 +21,15 @@ const VERSION: u64 = 1;
 
 /// What is stored under a key.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+pub(super) struct Record {
     /// Marks the record as ours; checked before anything else is read.
     leasehold: u64,
     /// The full name: stores with narrower names keep a digest as theirs.
     key: String,
     /// The last number drawn for this key.
-    last: u64,
+    pub(super) last: u64,
     #[serde(flatten)]
-    state: State,
+    pub(super) state: State,
 }
 
 /// The claims of one key, and the ids that it refuses.
@@ -86,9 +87,12 @@ pub struct Stored {
     /// [`Row::patience`].
     #[serde(skip_serializing_if = "is_default")]
     pub patience: u64,
-    /// [`Row::expires`]; absent for never.
+    /// [`Row::expires`]; absent for never, and while its session lives.
     #[serde(skip_serializing_if = "is_default")]
     pub expires: Option<i64>,
+    /// The session that carries it; absent where it has a lease of its own.
+    #[serde(skip_serializing_if = "is_default")]
+    pub session: Option<String>,
     /// [`Row::lock_delay`].
     #[serde(skip_serializing_if = "is_default")]
     pub lock_delay: u64,
@@ -116,35 +120,60 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Writes a record.
-pub(super) fn encode(key: &Key, book: &Book, fence: &Fence) -> Vec<u8> {
-    let state = State::of(book, fence, 0);
-    let record = Record { leasehold: VERSION, key: key.as_str().to_owned(), last: fence.last(), state };
-    serde_json::to_vec(&record).expect("strings and numbers always serialise")
+impl Record {
+    /// An empty record of a key.
+    pub(super) fn new(key: &Key, last: u64, state: State) -> Self {
+        Self { leasehold: VERSION, key: key.as_str().to_owned(), last, state }
+    }
+
+    /// Reads a record whose small numbers count from `origin`.
+    pub(super) fn read(key: &Key, bytes: &[u8], origin: u64) -> Result<Self> {
+        let conflict = |message: String| Error::new(ErrorKind::Conflict, message).on(key);
+        let version = serde_json::from_slice::<serde_json::Value>(bytes)
+            .ok()
+            .and_then(|record| record.get("leasehold")?.as_u64())
+            .ok_or_else(|| conflict("something else is stored under this name: choose another".into()))?;
+        if version != VERSION {
+            let message =
+                format!("stored in format {version}, this release knows {VERSION}: use one release");
+            return Err(conflict(message));
+        }
+        let mut record: Self = serde_json::from_slice(bytes).map_err(|e| {
+            conflict("the stored record is damaged: remove it when nobody uses the lock".into()).because(e)
+        })?;
+        if record.key != key.as_str() {
+            return Err(conflict("another key has the same name in this store: choose another".into()));
+        }
+        count_from(origin, &mut record.last);
+        for claim in &mut record.state.claims {
+            count_from(origin, &mut claim.seat);
+            if claim.token > 0 {
+                count_from(origin, &mut claim.token);
+            }
+        }
+        Ok(record)
+    }
+
+    /// Its text.
+    pub(super) fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and numbers always serialise")
+    }
+
+    /// The fence that it describes.
+    pub(super) fn fence(&self) -> Fence {
+        let mut fence = Fence::above(self.last);
+        for (id, until) in &self.state.refused {
+            fence.refuse(id.0, absolute(*until, 0));
+        }
+        fence
+    }
 }
 
-/// Reads a record.
-pub(super) fn decode(key: &Key, bytes: &[u8]) -> Result<(Book, Fence)> {
-    let conflict = |message: String| Error::new(ErrorKind::Conflict, message).on(key);
-    let version = serde_json::from_slice::<serde_json::Value>(bytes)
-        .ok()
-        .and_then(|record| record.get("leasehold")?.as_u64())
-        .ok_or_else(|| conflict("something else is stored under this name: choose another".into()))?;
-    if version != VERSION {
-        let message = format!("stored in format {version}, this release knows {VERSION}: use one release");
-        return Err(conflict(message));
+/// Makes a number that is relative to the origin absolute.
+pub(super) fn count_from(origin: u64, number: &mut u64) {
+    if *number < SMALL {
+        *number += origin;
     }
-    let record: Record = serde_json::from_slice(bytes).map_err(|e| {
-        conflict("the stored record is damaged: remove it when nobody uses the lock".into()).because(e)
-    })?;
-    if record.key != key.as_str() {
-        return Err(conflict("another key has the same name in this store: choose another".into()));
-    }
-    let (book, mut fence) = (record.state.book(0), Fence::above(record.last));
-    for (id, until) in &record.state.refused {
-        fence.refuse(id.0, absolute(*until, 0));
-    }
-    Ok((book, fence))
 }
 
 impl State {
@@ -206,6 +235,7 @@ impl Stored {
             lease: row.lease,
             patience: row.patience,
             expires: row.expires.map(|at| relative(at, base)),
+            session: None,
             lock_delay: row.lock_delay,
             inbox: row.inbox.0,
             label: row.label.to_string(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Keep, Keys, Loaded, Records, Swap, Version};
+use super::{Keep, Keys, Loaded, Records, Sessions, Swap, Swapped, Version};
 use crate::capability::{Capability, Info, Leases, TokenStrength};
 use crate::claim::Inbox;
 use crate::clock::{BootClock, Clock};
@@ -147,12 +147,17 @@ impl Records for MapRecords {
                 Some(record) => (Some(record.bytes.clone()), Version(record.version)),
                 None => (None, Version::ABSENT),
             };
-            Ok(Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros() })
+            Ok(Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros(), origin: 0 })
         })
     }
 
-    fn swap<'a>(&'a self, key: &'a Key, seen: Version, next: &'a [u8], keep: Keep) -> Fut<'a, Swap> {
+    fn guess(&self, _key: &Key) -> Option<Loaded> {
+        None
+    }
+
+    fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped> {
         Box::pin(async move {
+            let Swap { key, seen, next, keep, .. } = *swap;
             tokio::task::yield_now().await;
             let mut map = self.lock();
             if Self::happens(&mut map, self.trouble.request_lost) {
@@ -160,7 +165,7 @@ impl Records for MapRecords {
             }
             let version = map.records.get(key).map_or(Version::ABSENT.0, |record| record.version);
             if version != seen.0 || Self::happens(&mut map, self.trouble.stale) {
-                return Ok(Swap::Stale);
+                return Ok(Swapped::Stale);
             }
             let until = match keep {
                 Keep::Forever => None,
@@ -172,7 +177,7 @@ impl Records for MapRecords {
             if Self::happens(&mut map, self.trouble.reply_lost) {
                 return Err(unknown(key));
             }
-            Ok(Swap::Done)
+            Ok(Swapped::Done { origin: 0 })
         })
     }
 
@@ -193,5 +198,9 @@ impl Records for MapRecords {
             wakes.look(key);
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        None
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::testing::{MapRecords, Trouble};
-use super::{Keep, RecordStore, Records, Swap, Version};
+use super::{Keep, RecordStore, Records, Swap, Swapped, Version};
 use crate::book::{Book, Fence, OpenBook};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy, Order, Released, Units};
 use crate::clock::{Clock, TestClock};
@@ -183,7 +183,7 @@ async fn a_claim_whose_record_was_overwritten_is_gone_and_the_others_are_renewed
 #[tokio::test(start_paused = true)]
 async fn a_full_record_refuses_newcomers_and_lets_its_holder_leave() {
     let (store, _) = store_with(Trouble::default());
-    let store = store.max_bytes(600);
+    let store = RecordStore::with_max_bytes(store.records().clone(), 600);
     store.claim(&claim(1)).await.unwrap();
     let mut refused = None;
     for id in 2..20 {
@@ -201,8 +201,17 @@ async fn who_saw_the_key_free_long_ago_cannot_write_over_what_happened_since() {
     assert_eq!(stalled.version, Version::ABSENT);
     store.claim(&claim(1)).await.unwrap();
     store.release(&claim(1), None).await.unwrap();
-    let late = store.records().swap(&key(), stalled.version, b"late", Keep::Forever).await.unwrap();
-    assert_eq!(late, Swap::Stale);
+    let late = Swap {
+        key: &key(),
+        seen: stalled.version,
+        next: b"late",
+        keep: Keep::Forever,
+        on: None,
+        sole: None,
+        news: &[],
+        settled: &[],
+    };
+    assert_eq!(store.records().swap(&late).await.unwrap(), Swapped::Stale);
 }
 
 #[tokio::test(start_paused = true)]
