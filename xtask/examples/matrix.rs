@@ -22,6 +22,7 @@ fn stores() -> Vec<Info> {
         leasehold_postgres::INFO.clone(),
         leasehold_zookeeper::INFO.clone(),
         leasehold_etcd::INFO.clone(),
+        leasehold_consul::INFO.clone(),
     ]
 }
 

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::fetch;
+
 /// Something that must be on the machine.
 #[derive(Debug)]
 pub(crate) struct Need {
@@ -65,7 +67,23 @@ const NEEDS: &[Need] = &[
         packages: &["openssl"],
         by: "leasehold-servers, which makes certificates for tests of TLS",
     },
+    Need {
+        name: "consul",
+        program: "consul",
+        packages: &["consul"],
+        by: "leasehold-consul and leasehold-servers",
+    },
 ];
+
+/// What Debian has only in another release: that is unpacked beside the build, and the machine stays as it is.
+const ELSEWHERE: &[(&str, &str)] = &[("consul", "bullseye")];
+
+impl Need {
+    /// The release that has it, when it is not this machine's.
+    fn release(&self) -> Option<&'static str> {
+        ELSEWHERE.iter().find(|(name, _)| *name == self.name).map(|(_, release)| *release)
+    }
+}
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,6 +124,7 @@ fn find(program: &str) -> Option<PathBuf> {
     let versions = versions.map(|version| version.path().join("bin"));
     let directories =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).chain(versions);
+    let directories = directories.chain(fetch::programs(program));
     directories.map(|directory| directory.join(program)).find(|file| is_executable(file))
 }
 
@@ -114,6 +133,23 @@ fn is_executable(file: &Path) -> bool {
 }
 
 fn install(missing: &[&Need]) -> Result<(), String> {
+    let (elsewhere, missing): (Vec<&Need>, Vec<&Need>) =
+        missing.iter().partition(|need| need.release().is_some());
+    for need in elsewhere {
+        let release = need.release().unwrap_or_default();
+        fetch::fetch(need.program, need.packages, release).map_err(|problem| {
+            let named = need.program.to_uppercase().replace('-', "_");
+            format!(
+                "{problem}\nput {program} on the path, name it in LEASEHOLD_{named}, or go on without it with\n  \
+                 cargo xtask test --allow-missing {name}",
+                program = need.program,
+                name = need.name
+            )
+        })?;
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
     let packages: Vec<_> = missing.iter().flat_map(|need| need.packages).copied().collect();
     let names: Vec<_> = missing.iter().flat_map(|need| ["--allow-missing", need.name]).collect();
     let by_hand = format!(

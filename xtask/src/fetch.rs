@@ -1,0 +1,163 @@
+//! Servers that this machine's release of Debian does not have: fetched from another one, into the build's own directory.
+//!
+//! From where is up to the machine: its own apt sources are read, and only the release is another one. Neither they nor
+//! anything else of the system is changed, and root is not needed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where fetched servers are unpacked: `servers` in the target directory, which is where this program is.
+fn directory() -> Option<PathBuf> {
+    let this = std::env::current_exe().ok()?;
+    Some(this.parent()?.parent()?.join("servers"))
+}
+
+/// Where a program may be besides the path: what `LEASEHOLD_PROGRAM` names, and what was fetched.
+pub(crate) fn programs(program: &str) -> Vec<PathBuf> {
+    let named = std::env::var_os(format!("LEASEHOLD_{}", program.to_uppercase().replace('-', "_")));
+    let named = named.and_then(|file| Some(Path::new(&file).parent()?.to_owned()));
+    let fetched = directory().map(|servers| servers.join(program).join("usr/bin"));
+    named.into_iter().chain(fetched).collect()
+}
+
+/// Fetches the packages of another release and unpacks them.
+pub(crate) fn fetch(program: &str, packages: &[&str], release: &str) -> Result<(), String> {
+    let servers = directory().ok_or("cannot find the target directory")?;
+    let (work, ready) = (servers.join(format!("{program}.part")), servers.join(program));
+    // What an earlier attempt left is of no use.
+    let _ = std::fs::remove_dir_all(&work);
+    for part in ["lists/partial", "cache/archives/partial", "root"] {
+        std::fs::create_dir_all(work.join(part))
+            .map_err(|e| format!("cannot make {}: {e}", work.display()))?;
+    }
+    let source = source(release).ok_or("this machine's apt has no source of Debian packages")?;
+    std::fs::write(work.join("sources.list"), source).map_err(|e| format!("cannot write the source: {e}"))?;
+
+    eprintln!("xtask: fetching {program} from Debian's {release}");
+    run(apt(&work).arg("update"))?;
+    run(apt(&work).arg("download").args(packages).current_dir(&work))?;
+    let files = std::fs::read_dir(&work).map_err(|e| format!("cannot read {}: {e}", work.display()))?;
+    for file in
+        files.flatten().map(|file| file.path()).filter(|file| file.extension().is_some_and(|e| e == "deb"))
+    {
+        run(Command::new("dpkg").arg("-x").arg(&file).arg(work.join("root")))?;
+    }
+    let _ = std::fs::remove_dir_all(&ready);
+    std::fs::rename(work.join("root"), &ready)
+        .map_err(|e| format!("cannot make {}: {e}", ready.display()))?;
+    let _ = std::fs::remove_dir_all(&work);
+    Ok(())
+}
+
+/// apt with sources, lists and a cache of its own.
+fn apt(work: &Path) -> Command {
+    let mut apt = Command::new("apt-get");
+    let option = |name: &str, value: &Path| format!("-o{name}={}", value.display());
+    apt.arg(option("Dir::Etc::sourcelist", &work.join("sources.list")))
+        .arg("-oDir::Etc::sourceparts=-")
+        .arg(option("Dir::State::lists", &work.join("lists")))
+        .arg(option("Dir::Cache", &work.join("cache")))
+        // Nobody else can write there.
+        .arg("-oAPT::Sandbox::User=root")
+        .arg("-q");
+    apt
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// A line of `sources.list` like this machine's, for another release.
+fn source(release: &str) -> Option<String> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    let more = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
+    files.extend(more.map(|file| file.path()));
+    files.sort();
+    files.iter().find_map(|file| {
+        let text = std::fs::read_to_string(file).ok()?;
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("list") => from_lines(&text, release),
+            Some("sources") => from_stanzas(&text, release),
+            _ => None,
+        }
+    })
+}
+
+/// From the one-line format: `deb [options] URI suite components`.
+fn from_lines(text: &str, release: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let rest = line.trim().strip_prefix("deb ")?.trim();
+        let (options, rest) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((options, rest)) => (options.trim(), rest),
+            None => ("", rest),
+        };
+        let mut words = rest.split_whitespace();
+        line_for(options, words.next()?, release).filter(|_| words.next().is_some_and(is_release))
+    })
+}
+
+/// From stanzas with fields (deb822).
+fn from_stanzas(text: &str, release: &str) -> Option<String> {
+    text.split("\n\n").find_map(|stanza| {
+        let field = |name: &str| {
+            let mut values = stanza.lines().filter_map(|line| line.split_once(':'));
+            values.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+        };
+        field("Types")?.split_whitespace().find(|kind| *kind == "deb")?;
+        field("Suites")?.split_whitespace().find(|suite| is_release(suite))?;
+        // A key that stands in the stanza itself is not a file to point to.
+        let key = field("Signed-By").filter(|key| key.starts_with('/'));
+        let options = key.map(|key| format!("signed-by={key}")).unwrap_or_default();
+        line_for(&options, field("URIs")?.split_whitespace().next()?, release)
+    })
+}
+
+/// `None` for what is not Debian's own archive.
+fn line_for(options: &str, uri: &str, release: &str) -> Option<String> {
+    uri.trim_end_matches('/').strip_suffix("/debian")?;
+    let options = if options.is_empty() { String::new() } else { format!("[{options}] ") };
+    Some(format!("deb {options}{uri} {release} main\n"))
+}
+
+/// Whether a suite is a release, not its updates.
+fn is_release(suite: &str) -> bool {
+    !suite.contains('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_this_machine_becomes_one_for_another_release() {
+        let text = "# deb http://old.example/debian x main\n\
+                    deb http://security.example/debian-security bookworm-security main\n\
+                    deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bookworm main contrib\n";
+        let expected = "deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bullseye main\n";
+        assert_eq!(from_lines(text, "bullseye").as_deref(), Some(expected));
+        let plain = "deb http://mirror.example/debian/ bookworm main";
+        assert_eq!(from_lines(plain, "b").as_deref(), Some("deb http://mirror.example/debian/ b main\n"));
+    }
+
+    #[test]
+    fn a_stanza_of_this_machine_becomes_a_line_for_another_release() {
+        let text = "Types: deb\nURIs: http://mirror.example/debian-security\nSuites: bookworm-security\n\n\
+                    Types: deb\n# a comment\nURIs: http://mirror.example/debian\n\
+                    Suites: bookworm bookworm-updates\nComponents: main\nSigned-By: /k.gpg\n";
+        let expected = "deb [signed-by=/k.gpg] http://mirror.example/debian bullseye main\n";
+        assert_eq!(from_stanzas(text, "bullseye").as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn what_is_not_debians_is_no_source() {
+        assert_eq!(from_lines("deb http://other.example/apt stable main", "bullseye"), None);
+        assert_eq!(
+            from_stanzas("Types: deb-src\nURIs: http://m.example/debian\nSuites: x", "bullseye"),
+            None
+        );
+    }
+}
