@@ -194,9 +194,7 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
         ),
         "foreign" => (
             ErrorKind::Conflict,
-            "something else, or a lock of another release, is stored under this lock's name: \
-             choose another name or database"
-                .to_owned(),
+            "something else is stored under this lock's name: choose another name or database".to_owned(),
         ),
         "young" => (
             ErrorKind::Unavailable,

@@ -48,29 +48,6 @@ async fn something_else_under_a_locks_name_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_lock_in_another_releases_format_is_a_conflict_and_left_alone() {
-    let server = Server::start();
-    let store = Redis::from_url(&server.url()).unwrap();
-    let write = [
-        r"redis.call('SET', KEYS[1], '\1\1\1')",
-        r"redis.call('ZADD', KEYS[1], 0, 'h\1\1\1', 0, 'q1', 0, 'r1')",
-        r"redis.call('ZADD', KEYS[1], '-inf', '\3\1\1', '-inf', 'n', 7, 'id', 7, 'id and more')",
-    ];
-    for script in write {
-        server.cli(&["eval", script, "1", "leasehold{:orders/42}"]);
-        let before = server.cli(&["dump", "leasehold{:orders/42}"]);
-        let claim = claim("orders/42");
-        let refused = store.claim(&claim).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Conflict, "{script}");
-        assert!(refused.to_string().contains("release"), "{refused}");
-        assert_eq!(store.release(&claim, None).await.unwrap_err().kind(), ErrorKind::Conflict, "{script}");
-        assert_eq!(store.renew(&[claim]).await.unwrap(), [Answer::Gone], "{script}");
-        assert_eq!(server.cli(&["dump", "leasehold{:orders/42}"]), before, "{script}");
-        server.cli(&["del", "leasehold{:orders/42}"]);
-    }
-}
-
-#[tokio::test]
 async fn something_else_under_the_fences_name_is_a_conflict() {
     let server = Server::start();
     let store = Redis::from_url(&server.url()).unwrap();

@@ -3,8 +3,9 @@
 //! Everything here is stopped when it is dropped, when the test panics, and even when the test's process is
 //! killed. Nothing is skipped: a program that is missing fails the test and names the way to get it.
 
-pub mod postgres;
+pub mod consul;
 pub mod etcd;
+pub mod postgres;
 mod process;
 mod proxy;
 pub mod redis;

@@ -66,6 +66,11 @@ const SCHEMES: &[Scheme] = &[
         starts: &["zookeeper"],
         open: with_feature!("zookeeper", |url| Ok(Arc::new(leasehold_zookeeper::ZooKeeper::from_url(url)?))),
     },
+    Scheme {
+        name: "consul",
+        starts: &["consul", "consuls"],
+        open: with_feature!("consul", |url| Ok(Arc::new(leasehold_consul::Consul::from_url(url)?))),
+    },
     Scheme { name: "quorum", starts: &["quorum"], open: Some(|url| open_quorum(url, open)) },
     Scheme {
         name: "etcd",

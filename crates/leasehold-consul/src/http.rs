@@ -1,0 +1,244 @@
+//! Requests to Consul's agents over HTTP/1.1: kept connections, a limit for every request, and an honest word about
+//! what may have happened.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use leasehold_core::url::Address;
+use leasehold_core::{Error, ErrorKind, Result};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::url::Target;
+
+type Link = SendRequest<Full<Bytes>>;
+
+/// How many connections are kept for the next requests.
+const KEPT: usize = 64;
+
+/// What an agent answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    /// `X-Consul-Index`: what a blocking query goes on from.
+    pub(crate) index: u64,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// The first line of what it said, for messages.
+    pub(crate) fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        text.lines().next().unwrap_or_default().chars().take(200).collect()
+    }
+}
+
+/// Whether a request that failed can have changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+}
+
+/// The way to the agents. One of them is used as long as it answers.
+pub(crate) struct Http {
+    target: Target,
+    /// Parameters of every request: datacenter and namespace.
+    scope: String,
+    current: AtomicUsize,
+    kept: Mutex<Vec<(usize, Link)>>,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    pub(crate) fn new(target: Target) -> Self {
+        let mut scope = String::new();
+        for (name, value) in [("dc", &target.datacenter), ("ns", &target.namespace)] {
+            if let Some(value) = value {
+                scope += &format!("&{name}={}", escape(value));
+            }
+        }
+        Self { target, scope, current: AtomicUsize::new(0), kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<(usize, Link)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks. `path` has its question mark; a request that takes longer than the URL's limit fails.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        effect: Effect,
+    ) -> Result<Reply> {
+        self.ask_within(method, path, body, effect, self.target.timeout).await
+    }
+
+    /// The same with another limit, for blocking queries.
+    pub(crate) async fn ask_within(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        effect: Effect,
+        limit: Duration,
+    ) -> Result<Reply> {
+        let host = self.current.load(Ordering::Relaxed) % self.target.hosts.len();
+        let path = format!("{path}{}", self.scope);
+        let request = self.request(host, method, &path, body)?;
+        let asked = tokio::time::timeout(limit, self.send(host, request)).await;
+        let failed = match asked {
+            Ok(Ok(reply)) => {
+                if reply.status >= 500 {
+                    self.move_on(host);
+                }
+                return Ok(reply);
+            }
+            Ok(Err(failed)) => failed,
+            Err(_) => Failed::Sent(format!("no answer within {limit:?}").into()),
+        };
+        self.move_on(host);
+        let address = &self.target.hosts[host];
+        Err(match failed {
+            Failed::Refused(error) => error,
+            Failed::NotSent(cause) => {
+                let message = format!("cannot reach {address}: check that a Consul agent runs there");
+                Error::new(ErrorKind::Unavailable, message).at("consul").because(cause)
+            }
+            Failed::Sent(cause) => {
+                let kind = match effect {
+                    Effect::Reads => ErrorKind::Unavailable,
+                    Effect::Writes => ErrorKind::Indeterminate,
+                };
+                let message = format!("{address} did not answer: ask again");
+                Error::new(kind, message).at("consul").because(cause)
+            }
+        })
+    }
+
+    /// The next request goes to the next agent.
+    fn move_on(&self, from: usize) {
+        let next = (from + 1) % self.target.hosts.len();
+        // Whoever else failed at the same time has moved on already.
+        let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn request(
+        &self,
+        host: usize,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Request<Full<Bytes>>> {
+        let address = self.target.hosts[host].to_string();
+        let mut request = Request::builder().method(method).uri(path).header(HOST, address);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(token) = &self.target.token {
+            let value = HeaderValue::from_str(&token.0).map(|mut value| {
+                value.set_sensitive(true);
+                value
+            });
+            let value = value.map_err(|_| wrong("the token is no text that a header can carry"))?;
+            request = request.header("X-Consul-Token", value);
+        }
+        request.body(Full::from(body)).map_err(|cause| wrong("the request makes no sense").because(cause))
+    }
+
+    async fn send(&self, host: usize, mut request: Request<Full<Bytes>>) -> Result<Reply, Failed> {
+        loop {
+            let kept = {
+                let mut kept = self.kept();
+                let at = kept.iter().rposition(|(of, _)| *of == host);
+                at.map(|at| kept.swap_remove(at).1)
+            };
+            let is_new = kept.is_none();
+            let mut link = match kept {
+                Some(link) => link,
+                None => self.connect(host).await?,
+            };
+            if link.ready().await.is_err() && !is_new {
+                continue;
+            }
+            match link.try_send_request(request).await {
+                Ok(response) => {
+                    let status = response.status().as_u16();
+                    let index = response.headers().get("X-Consul-Index");
+                    let index = index.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
+                    let body = response.into_body().collect().await.map_err(|e| Failed::Sent(e.into()))?;
+                    self.keep(host, link);
+                    return Ok(Reply { status, index, body: body.to_bytes() });
+                }
+                Err(mut error) => match error.take_message() {
+                    // The connection had gone while it was kept: nothing was sent.
+                    Some(unsent) if !is_new => request = unsent,
+                    Some(_) => return Err(Failed::NotSent(error.into_error().into())),
+                    None => return Err(Failed::Sent(error.into_error().into())),
+                },
+            }
+        }
+    }
+
+    fn keep(&self, host: usize, link: Link) {
+        let mut kept = self.kept();
+        if kept.len() < KEPT && !link.is_closed() {
+            kept.push((host, link));
+        }
+    }
+
+    async fn connect(&self, host: usize) -> Result<Link, Failed> {
+        let Address { host, port } = &self.target.hosts[host];
+        let not_sent = |cause: Cause| Failed::NotSent(cause);
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|e| not_sent(e.into()))?;
+        stream.set_nodelay(true).map_err(|e| not_sent(e.into()))?;
+        let Some(tls) = &self.target.tls else { return speak(stream).await };
+        let name = ServerName::try_from(host.clone()).map_err(|e| not_sent(e.into()))?;
+        let connector =
+            TlsConnector::from(leasehold_tls::client_config("consul", tls).map_err(Failed::Refused)?);
+        speak(connector.connect(name, stream).await.map_err(|e| not_sent(e.into()))?).await
+    }
+}
+
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Link, Failed> {
+    let (link, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|e| Failed::NotSent(e.into()))?;
+    // Ends with the connection, which ends with the last handle on it.
+    tokio::spawn(connection);
+    Ok(link)
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+enum Failed {
+    /// Our own fault.
+    Refused(Error),
+    NotSent(Cause),
+    Sent(Cause),
+}
+
+/// A part of a path or a parameter.
+pub(crate) fn escape(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+fn wrong(message: &str) -> Error {
+    Error::new(ErrorKind::Invalid, message).at("consul")
+}

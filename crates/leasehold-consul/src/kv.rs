@@ -1,0 +1,191 @@
+//! Consul's key-value store and its transactions, as far as locks need them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::Method;
+use leasehold_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::http::{Effect, Http, Reply, escape};
+
+/// A key's entry.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    value: Option<String>,
+    pub(crate) session: Option<String>,
+    pub(crate) create_index: u64,
+    pub(crate) modify_index: u64,
+}
+
+impl Entry {
+    /// Its value's bytes.
+    pub(crate) fn value(&self) -> Result<Vec<u8>> {
+        let text = self.value.as_deref().unwrap_or_default();
+        STANDARD.decode(text).map_err(|cause| protocol("a value is not base64").because(cause))
+    }
+}
+
+/// One operation of a transaction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Op {
+    verb: &'static str,
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+}
+
+impl Op {
+    fn new(verb: &'static str, key: String) -> Self {
+        Self { verb, key, value: None, index: None, session: None }
+    }
+
+    /// Writes if the key has this index; 0 for a key that is not there.
+    pub(crate) fn cas(key: String, index: u64, value: &[u8]) -> Self {
+        Self { index: Some(index), value: Some(STANDARD.encode(value)), ..Self::new("cas", key) }
+    }
+
+    /// Removes the key if it has this index.
+    pub(crate) fn delete_cas(key: String, index: u64) -> Self {
+        Self { index: Some(index), ..Self::new("delete-cas", key) }
+    }
+
+    /// Removes the key, if it is there.
+    pub(crate) fn delete(key: String) -> Self {
+        Self::new("delete", key)
+    }
+
+    /// Fails unless the key has this index.
+    pub(crate) fn check(key: String, index: u64) -> Self {
+        Self { index: Some(index), ..Self::new("check-index", key) }
+    }
+
+    /// Writes and binds the key to the session, which must live.
+    pub(crate) fn hold(key: String, session: &str, value: &[u8]) -> Self {
+        let value = Some(STANDARD.encode(value));
+        Self { value, session: Some(session.to_owned()), ..Self::new("lock", key) }
+    }
+
+    /// Writes and frees the key from the session, which must hold it.
+    pub(crate) fn free(key: String, session: &str, value: &[u8]) -> Self {
+        let value = Some(STANDARD.encode(value));
+        Self { value, session: Some(session.to_owned()), ..Self::new("unlock", key) }
+    }
+}
+
+/// What became of a transaction.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// All of it was done. One entry for each operation that leaves one.
+    Done(Vec<Entry>),
+    /// Nothing was done: the places of the operations that could not be.
+    Failed(Vec<usize>),
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(rename = "Results", default)]
+    results: Option<Vec<Result1>>,
+    #[serde(rename = "Errors", default)]
+    errors: Option<Vec<OpError>>,
+}
+
+#[derive(Deserialize)]
+struct Result1 {
+    #[serde(rename = "KV")]
+    kv: Entry,
+}
+
+#[derive(Deserialize)]
+struct OpError {
+    #[serde(rename = "OpIndex")]
+    at: usize,
+}
+
+impl Http {
+    /// All of these or none, through the leader and its majority.
+    pub(crate) async fn transact(&self, ops: Vec<Op>) -> Result<Outcome> {
+        #[derive(Serialize)]
+        struct Item {
+            #[serde(rename = "KV")]
+            kv: Op,
+        }
+        let body: Vec<Item> = ops.into_iter().map(|kv| Item { kv }).collect();
+        let body = serde_json::to_vec(&body).map_err(|cause| protocol("cannot be sent").because(cause))?;
+        let reply = self.ask(Method::PUT, "/v1/txn?", body, Effect::Writes).await?;
+        if reply.status != 200 && reply.status != 409 {
+            return Err(refused(&reply, Effect::Writes));
+        }
+        let said: Said = read(&reply)?;
+        if reply.status == 200 {
+            return Ok(Outcome::Done(said.results.unwrap_or_default().into_iter().map(|r| r.kv).collect()));
+        }
+        Ok(Outcome::Failed(said.errors.unwrap_or_default().into_iter().map(|error| error.at).collect()))
+    }
+
+    /// A key's entry, as the majority has it.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Entry>> {
+        let path = format!("/v1/kv/{}?consistent", path(key));
+        let reply = self.ask(Method::GET, &path, Vec::new(), Effect::Reads).await?;
+        match reply.status {
+            200 => Ok(read::<Vec<Entry>>(&reply)?.pop()),
+            404 => Ok(None),
+            _ => Err(refused(&reply, Effect::Reads)),
+        }
+    }
+
+    /// The keys that start with this, as the majority has them.
+    pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        let path = format!("/v1/kv/{}?keys&consistent", path(prefix));
+        let reply = self.ask(Method::GET, &path, Vec::new(), Effect::Reads).await?;
+        match reply.status {
+            200 => read(&reply),
+            404 => Ok(Vec::new()),
+            _ => Err(refused(&reply, Effect::Reads)),
+        }
+    }
+}
+
+/// A key as the path of a request.
+pub(crate) fn path(key: &str) -> String {
+    key.split('/').map(escape).collect::<Vec<_>>().join("/")
+}
+
+/// The JSON of a reply.
+pub(crate) fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T> {
+    serde_json::from_slice(&reply.body)
+        .map_err(|cause| protocol("the answer is not Consul's: check the URL").because(cause))
+}
+
+/// What an answer means that is not the one that was hoped for.
+pub(crate) fn refused(reply: &Reply, effect: Effect) -> Error {
+    let text = reply.text();
+    let kind = match (reply.status, effect) {
+        (401 | 403, _) => ErrorKind::Denied,
+        (413, _) => ErrorKind::Invalid,
+        (429 | 503, _) => ErrorKind::Unavailable,
+        (500.., Effect::Reads) => ErrorKind::Unavailable,
+        // Not even sent on.
+        (500.., _) if text.contains("No cluster leader") || text.contains("No known Consul servers") => {
+            ErrorKind::Unavailable
+        }
+        (500.., Effect::Writes) => ErrorKind::Indeterminate,
+        _ => ErrorKind::Protocol,
+    };
+    let advice = match kind {
+        ErrorKind::Denied => "give the token key:write for the prefix and session:write for the agent's node",
+        _ => "ask the cluster's operator",
+    };
+    Error::new(kind, format!("Consul answered {} \"{}\": {advice}", reply.status, text.escape_debug()))
+        .at("consul")
+}
+
+pub(crate) fn protocol(message: &str) -> Error {
+    Error::new(ErrorKind::Protocol, message).at("consul")
+}

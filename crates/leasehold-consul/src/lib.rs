@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+mod http;
+mod kv;
+mod listen;
+mod names;
+mod recent;
+mod records;
+mod session;
+mod store;
+mod url;
+mod wire;
+
+pub use store::{Consul, INFO};

@@ -1,0 +1,71 @@
+//! Three servers of one cluster.
+
+use std::time::Duration;
+
+use super::{Consul, Ports};
+use crate::process::wait_until;
+
+/// How long an election may take on a busy machine.
+const ELECTION: Duration = Duration::from_secs(60);
+
+/// Three servers, of which two are a majority.
+#[derive(Debug)]
+pub struct Trio {
+    servers: Vec<Consul>,
+}
+
+impl Trio {
+    /// Three servers that have a leader.
+    ///
+    /// # Panics
+    /// When there is no `consul`, or they do not agree on a leader.
+    pub fn start() -> Self {
+        let ports = [Ports::free(), Ports::free(), Ports::free()];
+        let join = ports.map(|ports| format!("-retry-join=127.0.0.1:{}", ports.gossip));
+        let mut more = vec!["-bootstrap-expect=3", "-retry-interval=1s"];
+        more.extend(join.iter().map(String::as_str));
+        let names = ["n1", "n2", "n3"];
+        let servers: Vec<_> = ports
+            .into_iter()
+            .zip(names)
+            .map(|(ports, name)| Consul::launch(ports, name, &more, ""))
+            .collect();
+        let trio = Self { servers };
+        trio.wait();
+        trio
+    }
+
+    /// The servers.
+    pub fn servers(&mut self) -> &mut [Consul] {
+        &mut self.servers
+    }
+
+    /// A URL of all three.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        format!("consul://{}?min_lease=1s", hosts.join(","))
+    }
+
+    /// Waits until all of them know a leader.
+    pub fn wait(&self) {
+        wait_until("all three know a leader", ELECTION, || self.servers.iter().all(Consul::is_ready));
+    }
+
+    /// The place of the server that leads, by the word of another one that runs.
+    ///
+    /// # Panics
+    /// When nobody leads within a minute.
+    pub fn leader(&self) -> usize {
+        let mut leader = None;
+        wait_until("a server leads", ELECTION, || {
+            let known = self.servers.iter().map(|server| server.ask("GET", "/v1/status/leader", "").1);
+            let port =
+                known.filter_map(|said| said.trim().trim_matches('"').rsplit_once(':')?.1.parse().ok());
+            let port: Option<u16> = port.into_iter().next();
+            leader = self.servers.iter().position(|server| Some(server.ports.server) == port);
+            leader.is_some()
+        });
+        leader.expect("it was waited for")
+    }
+}
