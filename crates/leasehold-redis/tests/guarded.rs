@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 /// As the README has them.
 const RIGHTS: &str = "~leasehold* &leasehold.inbox:* -@all +evalsha +eval +subscribe +unsubscribe +scan +info +time \
-    +get +mget +set +del +persist +pexpireat +zadd +zrem +zcard +zrank +zrange +zrangebyscore +publish";
+    +get +mget +exists +set +setrange +del +persist +pexpireat +zadd +zrem +zcard +zrank +zrange +zrangebyscore +publish";
 
 #[derive(Debug)]
 struct Guarded {

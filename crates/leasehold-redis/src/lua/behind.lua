@@ -3,7 +3,7 @@
 local function behind()
   local text, about, front = alone, nil, nil
   if not alone then
-    local first = call('ZRANGE', KEYS[2], '0', '3')
+    local first = redis.pcall('ZRANGE', KEYS[2], '0', '3')
     text, about, front = first[1], first[2], first[4]
     if not front or string.byte(about) ~= ABOUT then
       return
@@ -45,8 +45,8 @@ local function behind()
     return
   end
   -- A seat is no token: it need not be above what was forgotten, so nobody looks whether something was.
-  call('SET', KEYS[1], place .. string.sub(fence, 17))
-  local before = alone and 0 or math.min((members - 2) / 2, 64)
+  call('SETRANGE', KEYS[1], '0', place)
+  local before = math.min((call('ZCARD', KEYS[2]) - 2) / 2 - 1, 64)
   local look_in = before > 0 and math.floor(patience / 3) or math.min(quiet_until - now, 1000)
   return struct.pack(STANDS, 'waiting', seat, before, look_in, 0, patience)
 end

@@ -4,22 +4,22 @@
 -- result: how it stands
 --@ clock
 --@ format
-local id, limit, most, least, leave, barging, lease, token_above, keep = cmsgpack.unpack(ARGV[1])
+local id, limit, most, least, leave, _, lease, token_above, keep = cmsgpack.unpack(ARGV[1])
 local _, patience, lock_delay = unpack_some(ARGV[2], 2, 0)
-local there = call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local fence, alone = there[1], there[2]
--- What is no string is nothing, several claims, or an error.
-local members = alone and 0 or redis.pcall('ZCARD', KEYS[2])
-if fence and not there[3] and not keep and most <= limit and type(members) == 'number' then
-  -- Nearly all claims end here, before the rule is even loaded.
-  if not alone and members == 0 then
+local fence = call('GET', KEYS[1])
+-- Nearly all claims end here, before the rule is even loaded.
+local is_plain = fence and not keep and most <= limit
+if is_plain and call('EXISTS', KEYS[2], KEYS[3]) == 0 then
 --@ free
-  else
+end
+-- No error where the lock is no string: then it is nothing, or several claims.
+local there = call('MGET', KEYS[2], KEYS[3])
+local alone, mark = there[1], there[2]
+if is_plain and not mark then
 --@ behind
-    local answer = behind()
-    if answer then
-      return answer
-    end
+  local answer = behind()
+  if answer then
+    return answer
   end
 end
 --@ row
@@ -28,7 +28,7 @@ end
 --@ settle
 --@ rule
 local asked = read_claim(ARGV[1], ARGV[2])
-if there[3] and tonumber(there[3]) > now then
+if mark and tonumber(mark) > now then
   return 'gone'
 end
 if not open(KEYS[2], alone) then

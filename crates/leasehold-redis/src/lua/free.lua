@@ -10,6 +10,6 @@ if string.find(call('INFO', 'replication'), 'master_replid:' .. string.sub(fence
   else
     call('SET', KEYS[2], text)
   end
-  call('SET', KEYS[1], string.format('%016d', token) .. string.sub(fence, 17))
+  call('SETRANGE', KEYS[1], '0', string.format('%016d', token))
   return struct.pack(STANDS, 'granted', token, token, most, lease or -1, 0)
 end

@@ -28,7 +28,7 @@ local function pass_on()
     call('DEL', KEYS[2])
     call('SET', KEYS[2], now_text, 'PXAT', string.format('%d', frees))
   end
-  call('SET', KEYS[1], string.format('%016d', token) .. string.sub(fence, 17))
+  call('SETRANGE', KEYS[1], '0', string.format('%016d', token))
   call('PUBLISH', 'leasehold.inbox:' .. inbox, string.format('%s %d %d %d %s', inbox, seat, token, units, KEYS[2]))
   return true
 end
