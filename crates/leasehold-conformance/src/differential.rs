@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use leasehold_core::sessions::Sessions;
 use leasehold_core::{Answer, BootClock, Claim, Key, Leases, Memory, Result, Snapshot, Store};
+use tokio::time::Instant;
 
-use crate::scene::Scene;
+use crate::scene::{GLANCE, SLACK, Scene};
 use crate::verdict::{Stop, Verdict};
 use plan::{Act, Plan};
 
@@ -44,12 +45,19 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
         }
         let mut said = Vec::new();
         for side in &mut sides {
-            said.push(side.perform(&act).await);
+            let answer = side.perform(&act).await;
+            said.push((answer, side.look().await));
+        }
+        let give_up = Instant::now() + SLACK;
+        // Who is next may have to write that itself, on its own session: a moment after the answer.
+        while scene.info().leases == Leases::Shared && said[0].1 != said[1].1 && Instant::now() < give_up {
+            tokio::time::sleep(GLANCE).await;
+            said[1].1 = sides[1].look().await;
         }
         if said[0] != said[1] {
             let last = &played[played.len().saturating_sub(12)..];
             return Err(Stop::fail(format_args!(
-                "seed {seed}, step {step}: the model says\n  {}\nand the store\n  {}\nafter\n  {}",
+                "seed {seed}, step {step}: the model says\n  {:?}\nand the store\n  {:?}\nafter\n  {}",
                 said[0],
                 said[1],
                 last.join("\n  ")
@@ -75,9 +83,9 @@ impl Side {
         Self { store, key, seats: Ranks::default(), tokens: Ranks::default(), tells_extension }
     }
 
-    /// Performs an operation and says what came of it, and how the key looks afterwards, comparably.
+    /// Performs an operation and says what came of it, comparably.
     async fn perform(&mut self, act: &Act) -> String {
-        let said = match act {
+        match act {
             Act::Claim(claim) => self.told(self.store.claim(claim).await),
             Act::Renew(claims) => self.renewed(claims).await,
             Act::Amend(claim, change) => self.told(self.store.amend(claim, change).await),
@@ -87,8 +95,7 @@ impl Side {
                 plain(self.store.evict(&self.key, token).await)
             }
             Act::Lapse(_) => String::new(),
-        };
-        format!("{said}; {}", self.look().await)
+        }
     }
 
     /// Lets it notice what is over by asking for everything. A store that sweeps may have noticed before that, at any time.
@@ -133,6 +140,7 @@ impl Side {
         }
     }
 
+    /// How the key looks, comparably.
     async fn look(&mut self) -> String {
         match self.store.inspect(&self.key).await {
             Ok(Some(seen)) => self.seen(&seen),

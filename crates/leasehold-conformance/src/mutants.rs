@@ -44,6 +44,7 @@ pub const CATCHERS: &[(Bug, &str)] = &[
     (Bug::LeavesNoMark, "ending::a_withdrawal_that_overtakes_its_claim_refuses_it"),
     (Bug::ConflictIsBusy, "ending::another_limit_is_a_conflict_while_the_key_is_in_use"),
     (Bug::CountsEveryRepeat, "amending::a_count_goes_down_once_per_operation"),
+    (Bug::MakesLateChanges, "amending::a_late_copy_of_a_change_undoes_nothing"),
     (Bug::ManyAdopters, "amending::the_second_adopter_finds_it_gone"),
     (Bug::TailIsRelease, "amending::a_tail_keeps_the_units_after_its_owner_has_left"),
     (Bug::EvictsWhoeverHolds, "sight::eviction_needs_the_token_that_holds"),

@@ -301,7 +301,7 @@ impl Claim {
 /// let claim = Claim::new(Key::new("permits")?, 3, Units::Exactly(3))?;
 /// let store = Memory::new();
 /// store.claim(&claim).await?;
-/// store.amend(&claim, &Change::Units(1)).await?; // gives two of three back
+/// store.amend(&claim, &Change::Units { to: 1, op: 1 }).await?; // gives two of three back
 /// assert_eq!(store.inspect(&claim.key).await?.unwrap().available(), 2);
 /// # Ok(()) }
 /// ```
@@ -309,7 +309,12 @@ impl Claim {
 pub enum Change {
     /// Hold this many units instead: fewer at once, more when they fit (before all who wait). The number
     /// held already takes a wish for more back.
-    Units(u64),
+    Units {
+        /// How many.
+        to: u64,
+        /// Which change of this claim it is: the numbers rise, and a late copy of an older change changes nothing.
+        op: u64,
+    },
     /// Take `n` off the claim's count, once per `op`; at zero the claim ends.
     Give {
         /// How many.
@@ -318,9 +323,19 @@ pub enum Change {
         op: u64,
     },
     /// Publish another value.
-    Value(Arc<[u8]>),
-    /// Hand the claim to the claim described here: its id, inbox, label and lease; a new token.
-    Owner(Box<Claim>),
+    Value {
+        /// Which.
+        to: Arc<[u8]>,
+        /// As in [`Change::Units`], counted together with those.
+        op: u64,
+    },
+    /// Hand the claim to another; it gets a new token.
+    Owner {
+        /// Whose id, inbox, label and lease it has from now on.
+        to: Box<Claim>,
+        /// For how long the old id is refused: a copy of its claim may still be on the way.
+        refuse_for: Duration,
+    },
     /// Give the claim up, but keep its units from everybody for this long.
     Tail(Duration),
     /// Give the *resource* this limit in place of the declared one, until it is set back.

@@ -178,7 +178,8 @@ impl Leader {
     /// # Errors
     /// `Lost` when this is not the leader any more.
     pub async fn proclaim(&self, value: impl AsRef<[u8]> + Send) -> Result<()> {
-        let (hand, change) = (self.0.hand(), Change::Value(value.as_ref().into()));
+        let hand = self.0.hand();
+        let change = Change::Value { to: value.as_ref().into(), op: hand.next_change() };
         match hand.life.0.amend(&hand.claim, &change).await? {
             Answer::Gone => {
                 hand.hold.end(Loss::Gone);

@@ -31,8 +31,8 @@ struct Guards {
     count: usize,
     /// One of them is changing all of it, or tried to and the outcome is not known: nobody joins.
     is_closed: bool,
-    /// Until when a copy of an earlier change, which nobody answered, may still arrive and undo the next.
-    unsettled_until: Option<Moment>,
+    /// How many changes were asked for.
+    changes: u64,
 }
 
 impl Hand {
@@ -83,13 +83,11 @@ impl Hand {
         self.lock().is_closed = false;
     }
 
-    pub(crate) fn unsettled_until(&self) -> Option<Moment> {
-        self.lock().unsettled_until
-    }
-
-    pub(crate) fn settles_at(&self, at: Option<Moment>) {
+    /// The number of the next change, by which the store tells a late copy of an older one.
+    pub(crate) fn next_change(&self) -> u64 {
         let mut guards = self.lock();
-        guards.unsettled_until = guards.unsettled_until.max(at);
+        guards.changes += 1;
+        guards.changes
     }
 
     /// Takes the claim out of the renewals; what is left is to tell the store.
@@ -120,7 +118,7 @@ pub(crate) struct Share {
 impl Share {
     /// All of a new hold.
     pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        let guards = Mutex::new(Guards { count: 1, is_closed: false, unsettled_until: None });
+        let guards = Mutex::new(Guards { count: 1, is_closed: false, changes: 0 });
         let hand = Hand { life, claim, hold, renewal, keep_until: OnceLock::new(), guards };
         Self { hand: Arc::new(hand), has_left: false }
     }

@@ -129,38 +129,13 @@ impl Keeper {
         self.retry(&claim.key, || self.store.amend(claim, change)).await
     }
 
-    /// The same, and until when a copy of it that nobody answered may still be on the way.
-    pub(crate) async fn amend_noting(
-        &self,
-        claim: &Claim,
-        change: &Change,
-    ) -> Result<(Answer, Option<Moment>)> {
-        let (answer, unanswered) = self.retry_noting(&claim.key, || self.store.amend(claim, change)).await?;
-        Ok((answer, unanswered.map(|at| at + self.call_timeout * 2)))
-    }
-
     /// Makes a call that may be repeated, until it is answered or one call's time is over.
     pub(crate) async fn retry<'a, T>(&self, key: &Key, call: impl Fn() -> Fut<'a, T> + Send) -> Result<T> {
-        Ok(self.retry_noting(key, call).await?.0)
-    }
-
-    /// The same, and when an earlier try was last given up on without an answer.
-    async fn retry_noting<'a, T>(
-        &self,
-        key: &Key,
-        call: impl Fn() -> Fut<'a, T> + Send,
-    ) -> Result<(T, Option<Moment>)> {
         let mut tries = Tries::new(self.clock.now() + self.call_timeout);
-        let mut unanswered = None;
         loop {
             match self.call(call()).await {
-                Ok(answer) => return Ok((answer, unanswered)),
-                Err(error) => {
-                    if error.kind() == ErrorKind::Indeterminate {
-                        unanswered = Some(self.clock.now());
-                    }
-                    tries.pause_after(error.on(key), &*self.clock).await?;
-                }
+                Ok(answer) => return Ok(answer),
+                Err(error) => tries.pause_after(error.on(key), &*self.clock).await?,
             }
         }
     }

@@ -28,23 +28,15 @@ impl Guard {
     async fn change_units(&self, units: u64, wait: Resize) -> Result<bool> {
         let (hand, keeper) = (self.hand(), &self.hand().life.0);
         let before = hand.hold.units();
-        if let Some(at) = hand.unsettled_until().filter(|at| *at > keeper.clock.now()) {
-            // A late copy of the last change would undo this one: the store cannot tell which is older.
-            match wait {
-                Resize::Try => return Ok(false),
-                Resize::Until(limit) if limit < at => return Ok(false),
-                _ => sleep_until(&*keeper.clock, at).await,
-            }
-        }
         let mut claim = hand.claim.clone();
         claim.if_busy = if wait == Resize::Try { IfBusy::Leave } else { IfBusy::Queue };
-        let (answer, late) = keeper.amend_noting(&claim, &Change::Units(units)).await?;
-        hand.settles_at(late);
-        match answer {
+        let change = Change::Units { to: units, op: hand.next_change() };
+        match keeper.amend(&claim, &change).await? {
             Answer::Granted(grant) => {
                 let at = hand.hold.deadline().ok_or_else(|| self.lost_error(Loss::Expired))?;
                 hand.hold.grant(grant.token, grant.units, at, keeper.clock.now());
-                return Ok(true);
+                // Asked again about a try whose answer was lost, the store only says how it stands.
+                return Ok(grant.units == units);
             }
             Answer::Waiting(_) if Mutant::UpgradeDoesNotWait.lives() => return Ok(true),
             Answer::Waiting(_) => {}

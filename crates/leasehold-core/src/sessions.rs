@@ -53,6 +53,13 @@ impl Sessions {
         Self { memory, clock, info, sessions: Arc::default() }
     }
 
+    /// Says that it can delay: then it is the client that leaves a tail, and a session that ends leaves none.
+    #[cfg(test)]
+    pub(crate) fn with_lock_delay(mut self) -> Self {
+        self.info.capabilities = Capability::ALL;
+        self
+    }
+
     /// How many keys it remembers.
     pub fn residue(&self) -> usize {
         self.memory.residue()

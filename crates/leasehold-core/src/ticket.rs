@@ -163,7 +163,8 @@ impl Client {
         let keeper = self.keeper();
         let mut pending = keeper.enter(heir.clone(), options.renewal, options.max_hold)?;
         let sent = keeper.clock.now();
-        let answer = keeper.amend(&old, &Change::Owner(Box::new(heir))).await?;
+        let change = Change::Owner { to: Box::new(heir), refuse_for: keeper.call_timeout * 2 };
+        let answer = keeper.amend(&old, &change).await?;
         if !pending.adopted(sent, &answer).await? {
             return Ok(None);
         }

@@ -48,17 +48,18 @@ impl Fences {
         let word = |word: &str| Pack::new().bytes(word.as_bytes());
         let pack = match change {
             // More than any limit is refused, however much more it is.
-            Change::Units(units) => word("units").number(*units.min(&LARGEST)),
+            Change::Units { to, op } => word("units").number(*to.min(&LARGEST)).bytes(&op.to_be_bytes()),
             Change::Give { n, op } => word("give").number(*n.min(&LARGEST)).bytes(&op.to_be_bytes()),
-            Change::Value(value) => word("value").bytes(value),
-            Change::Owner(_) => word("owner"),
+            Change::Value { to, op } => word("value").bytes(to).bytes(&op.to_be_bytes()),
+            Change::Owner { refuse_for, .. } => word("owner").time(*refuse_for),
             Change::Tail(length) => word("tail").time(*length),
             Change::Limit(limit) => word("limit").number(exact(*limit, "limit", &claim.key)?),
             Change::Ask(token) => word("ask").number(*token),
         };
         call.args.push(pack.done());
-        if let Change::Owner(heir) = change {
+        if let Change::Owner { to: heir, .. } = change {
             call.keys.push(names::refused(&claim.key, &heir.id));
+            call.keys.push(names::refused(&claim.key, &claim.id));
             call.args.extend(packed(heir, 0)?);
         }
         Ok(call)

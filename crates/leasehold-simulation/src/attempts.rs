@@ -27,9 +27,6 @@ pub(crate) struct Attempt {
     queued: Option<(u64, Duration)>,
     granted: Option<(Duration, u64, u64)>,
     ended: Option<Duration>,
-    /// Its claim was handed over, and a late copy of it has brought it back since: there are two holds with its id.
-    handed_over: bool,
-    pub(crate) came_back: bool,
     /// Nobody waits for its outcome any more.
     pub(crate) over: bool,
 }
@@ -68,8 +65,7 @@ impl Arrivals {
 impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
         let (claim, queued, granted, ended) = (None, None, None, None);
-        let (handed_over, came_back, over) = (false, false, false);
-        let asked = now;
+        let (asked, over) = (now, false);
         self.0.push(Attempt {
             spot,
             fairness,
@@ -78,8 +74,6 @@ impl Attempts {
             queued,
             granted,
             ended,
-            handed_over,
-            came_back,
             over,
         });
         self.0.len() as u64 - 1
@@ -104,14 +98,6 @@ impl Attempts {
     pub(crate) fn seated(&mut self, number: u64, seat: u64) {
         if let Some(attempt) = self.get_mut(number) {
             attempt.queued = attempt.queued.filter(|(place, _)| *place == seat);
-            attempt.came_back |= attempt.handed_over;
-        }
-    }
-
-    /// The claim with this id was handed over.
-    pub(crate) fn handed_over(&mut self, id: ClaimId) {
-        if let Some(attempt) = self.0.iter_mut().find(|attempt| attempt.claim == Some(id)) {
-            attempt.handed_over = true;
         }
     }
 

@@ -122,7 +122,7 @@ fn audit(world: &World) -> Result<()> {
         world.look(spot);
         // The store in memory forgets the dead only when somebody asks.
         let nobody = Claim::new(Key::new(spot.name())?, 1, Units::Exactly(1))?;
-        world.ask(world.raw.store().amend(&nobody, &Change::Value([].into())))?;
+        world.ask(world.raw.store().amend(&nobody, &Change::Value { to: [].into(), op: 1 }))?;
     }
     let residue = world.raw.residue();
     if residue > 0 {

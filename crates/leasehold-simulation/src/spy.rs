@@ -97,14 +97,11 @@ impl Store for Spied {
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
             let answer = self.raw().amend(claim, change).await?;
-            if matches!((change, &answer), (Change::Owner(_), Answer::Granted(_))) {
-                self.0.state().attempts.handed_over(claim.id);
-            }
             let what = match change {
-                Change::Units(_) => "amended units",
+                Change::Units { .. } => "amended units",
                 Change::Give { .. } => "counted down",
-                Change::Value(_) => "published",
-                Change::Owner(_) => "handed over",
+                Change::Value { .. } => "published",
+                Change::Owner { .. } => "handed over",
                 Change::Tail(_) => "left a tail",
                 Change::Limit(_) => "got a limit",
                 Change::Ask(_) => "was asked for",

@@ -80,9 +80,7 @@ impl Weather {
             Sky::Cut => Fault { request: Request::Lost, reply: Reply::Never, ..Fault::default() },
         };
         fault.before += state.stopped_for();
-        // A copy of a change is late only where its sender gave up on it: a connection keeps its order, and claims and
-        // releases may come twice all the same.
-        if call.verb == Verb::Amend && (fault.reply == Reply::Delivered || !self.repeats_changes) {
+        if call.verb == Verb::Amend && !self.repeats_changes {
             fault.again_after = None;
         }
         if call.verb == Verb::Renew && !self.delays_renewals {

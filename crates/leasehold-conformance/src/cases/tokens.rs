@@ -122,7 +122,7 @@ async fn growing_takes_a_new_token(scene: Scene) -> Verdict {
     let (one, two) = (scene.claim(&key, 1, 3)?, scene.claim(&key, 1, 3)?);
     scene.ask(&one).await?.granted()?;
     let between = scene.ask(&two).await?.granted()?.token;
-    let grown = scene.amend(&one, Change::Units(2)).await?.granted()?;
+    let grown = scene.amend(&one, Change::Units { to: 2, op: 1 }).await?.granted()?;
     assert_eq!(grown.units, 2);
     assert!(grown.token > between, "the write that made it hold more has its own number");
     Ok(())

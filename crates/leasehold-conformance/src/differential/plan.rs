@@ -29,6 +29,7 @@ pub(crate) struct Plan {
     short: Duration,
     limit: u64,
     claims: Vec<Claim>,
+    changes: u64,
     /// Something short was touched: time must pass before anything else, or the two sides may disagree about
     /// whether it is over.
     lapse: bool,
@@ -39,7 +40,7 @@ impl Plan {
         let mut random = fastrand::Rng::with_seed(seed);
         let limit = *random.choice(&[1, 2, 3, 5]).unwrap_or(&1);
         let (info, inbox, short) = (scene.info().clone(), scene.inbox, scene.lease());
-        Self { random, key, info, inbox, short, limit, claims: Vec::new(), lapse: false }
+        Self { random, key, info, inbox, short, limit, claims: Vec::new(), changes: 0, lapse: false }
     }
 
     pub(crate) fn next(&mut self) -> Act {
@@ -163,14 +164,17 @@ impl Plan {
         let claim = self.any();
         let units = self.random.u64(0..=self.limit + 1);
         let change = match self.random.u8(0..12) {
-            0..4 if self.info.can(Capability::AmendUnits) => Change::Units(units),
+            0..4 if self.info.can(Capability::AmendUnits) => Change::Units { to: units, op: self.op() },
             4..6 if self.info.can(Capability::Count) => {
                 Change::Give { n: self.random.u64(1..3), op: self.random.u64(0..6) }
             }
-            6..8 if self.info.can(Capability::Value) => Change::Value([self.random.u8(..)].into()),
+            6..8 if self.info.can(Capability::Value) => {
+                Change::Value { to: [self.random.u8(..)].into(), op: self.op() }
+            }
             8 if self.info.can(Capability::Owner) => {
                 let heir = if self.random.bool() { self.fresh_heir() } else { self.any() };
-                Change::Owner(Box::new(heir))
+                let refuse_for = if self.random.bool() { LONG } else { Duration::ZERO };
+                Change::Owner { to: Box::new(heir), refuse_for }
             }
             9 if self.info.can(Capability::Tail) => {
                 let length = *self.random.choice(&[Duration::ZERO, self.short]).unwrap_or(&self.short);
@@ -180,6 +184,12 @@ impl Plan {
             _ => return self.renew(),
         };
         Act::Amend(claim, change)
+    }
+
+    /// The number of a change: mostly a new one, sometimes that of an old one that comes late.
+    fn op(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes.saturating_sub(if self.random.u8(0..4) == 0 { 2 } else { 0 })
     }
 
     /// Somebody to hand over to, who goes on as a claim of its own.

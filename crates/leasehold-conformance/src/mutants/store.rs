@@ -1,6 +1,7 @@
 //! The memory store with one bug.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ bugs!(
     LeavesNoMark,
     ConflictIsBusy,
     CountsEveryRepeat,
+    MakesLateChanges,
     ManyAdopters,
     TailIsRelease,
     EvictsWhoeverHolds,
@@ -188,12 +190,16 @@ impl Mutant {
             (Some(Bug::CountsEveryRepeat), Change::Give { n, .. }) => {
                 Change::Give { n: *n, op: fastrand::u64(..) }
             }
+            (Some(Bug::MakesLateChanges), Change::Units { to, .. }) => {
+                static NEXT: AtomicU64 = AtomicU64::new(1);
+                Change::Units { to: *to, op: NEXT.fetch_add(1, Ordering::Relaxed) }
+            }
             (Some(Bug::TailIsRelease), Change::Tail(_)) => Change::Tail(Duration::ZERO),
             (_, change) => change.clone(),
         };
         let answer = self.inner.amend(&claim, &change).await?;
         match (answer, change) {
-            (Answer::Gone, Change::Owner(heir)) if self.has(Bug::ManyAdopters) => {
+            (Answer::Gone, Change::Owner { to: heir, .. }) if self.has(Bug::ManyAdopters) => {
                 Ok(Answer::Granted(Grant { seat: 1, token: 1, units: 1, lease: heir.lease, asked: false }))
             }
             (answer, _) => Ok(self.worded(answer)),

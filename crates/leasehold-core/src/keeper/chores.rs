@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::leases::{Extension, Lease};
+use super::tables::Tables;
 use super::{Keeper, back_off};
-use crate::claim::{Answer, Change, Claim, Released};
+use crate::capability::Leases;
+use crate::claim::{Answer, Change, Claim, ClaimId, Released};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::hold::Hold;
+use crate::hold::{Hold, Loss, Stage};
 use crate::mutant::Mutant;
 
 /// A release that is still to be made.
@@ -16,9 +19,6 @@ pub(super) struct Chore {
     pub(super) claim: Claim,
     /// A copy of its claim may still be on the way.
     in_doubt: bool,
-    /// It was held on a session, which had had this many renewals: a later one that overtakes the release withdraws what
-    /// it does not name any more.
-    rounds: Option<u64>,
     /// Until when nobody may have it: the tail of a job that was done too soon.
     keep_until: Option<Moment>,
     /// When the lease has ended anyway and the chore is done by itself.
@@ -27,8 +27,8 @@ pub(super) struct Chore {
 }
 
 impl Chore {
-    pub(super) fn new(claim: Claim, in_doubt: bool, rounds: Option<u64>, until: Moment) -> Self {
-        Self { claim, in_doubt, rounds, keep_until: None, until, failed: 0 }
+    fn new(claim: Claim, in_doubt: bool, until: Moment) -> Self {
+        Self { claim, in_doubt, keep_until: None, until, failed: 0 }
     }
 
     pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
@@ -44,9 +44,7 @@ impl Chore {
         let is_marked = self.in_doubt && !Mutant::WithdrawalLeavesNoMark.lives();
         let refuse_for = is_marked.then(|| keeper.call_timeout * 2);
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
-        let found = released.map_err(|error| error.on(&self.claim.key))?;
-        let overtaken = self.rounds.is_some_and(|rounds| keeper.lock().rounds > rounds);
-        Ok(if found == Released::Gone && overtaken { Released::Held } else { found })
+        released.map_err(|error| error.on(&self.claim.key))
     }
 
     /// Does it, however often it takes. The task calls this.
@@ -57,9 +55,58 @@ impl Chore {
             let closing = keeper.lock().closing && self.failed > 3;
             if closing || !error.is_retryable() || keeper.clock.now() + pause >= self.until {
                 tracing::debug!(%error, "gave up releasing: its lease ends it");
-                return;
+                break;
             }
             tokio::time::sleep(pause).await;
+        }
+        keeper.lock().left(&self.claim.id);
+    }
+}
+
+impl Tables {
+    /// Takes a claim out of the renewals for good and says what is left to do about it.
+    pub(super) fn part(&mut self, claim: &Claim, hold: &Hold, now: Moment) -> Chore {
+        let lease = self.leases.get(&self.lease_key(claim)).and_then(Lease::extended);
+        let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
+        let is_held = hold.stage() == Stage::Held;
+        if is_held && self.info.leases == Leases::Shared {
+            self.leaving.insert(claim.id, claim.clone());
+        }
+        if !is_held || !Mutant::ReleaseRacesRenewal.lives() {
+            self.remove(&claim.id);
+        }
+        Chore::new(claim.clone(), hold.is_in_doubt(), until)
+    }
+
+    /// The same, for the task to do.
+    pub(super) fn leave(&mut self, id: &ClaimId, now: Moment) {
+        let Some(entry) = self.entries.get(id) else { return };
+        let (claim, hold) = (entry.claim.clone(), entry.hold.clone());
+        let mut chore = self.part(&claim, &hold, now);
+        if !claim.lock_delay.is_zero()
+            && matches!(hold.stage(), Stage::Over(Loss::Expired | Loss::HeldTooLong))
+        {
+            // A lease of its own would run out at the store, which would then wait. A session goes on.
+            chore.keep_until = Some(now + claim.lock_delay);
+            self.leaving.insert(claim.id, claim);
+        }
+        self.chores.push_back(chore);
+    }
+
+    /// A claim that parted is given back, or nobody tries to any more.
+    fn left(&mut self, id: &ClaimId) {
+        self.leaving.remove(id);
+    }
+
+    /// Everything goes: the client is closed.
+    pub(super) fn leave_all(&mut self, loss: Loss, now: Moment) {
+        if Mutant::CloseForgets.lives() {
+            self.entries.clear();
+        }
+        for id in self.entries.keys().copied().collect::<Vec<_>>() {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            entry.hold.end(loss);
+            self.leave(&id, now);
         }
     }
 }
@@ -89,14 +136,20 @@ impl Leaving {
 
     /// Leaves the claim where it is: somebody else will look after it.
     pub(crate) fn abandon(mut self) {
-        self.chore = None;
+        self.done();
     }
 
     pub(crate) async fn finish(mut self) -> Result<Released> {
         let Some(chore) = &self.chore else { return Ok(Released::Gone) };
         let released = chore.attempt(&self.keeper).await?;
-        self.chore = None;
+        self.done();
         Ok(released)
+    }
+
+    fn done(&mut self) {
+        if let Some(chore) = self.chore.take() {
+            self.keeper.lock().left(&chore.claim.id);
+        }
     }
 }
 

@@ -174,6 +174,8 @@ impl Tables {
             return;
         }
         if is_shared {
+            let is_on_it = |claim: &&Claim| LeaseKey::of(self.info.leases, claim) == key;
+            named.extend(self.leaving.values().filter(is_on_it).cloned());
             self.rounds += 1;
             named.iter_mut().for_each(|claim| claim.round = self.rounds);
         }

@@ -42,6 +42,9 @@ pub(super) struct Tables {
     /// How many renewals of sessions were sent.
     pub(super) rounds: u64,
     pub(super) chores: VecDeque<Chore>,
+    /// Claims on sessions that were held and are being released: still named in renewals, or the next one would end them and
+    /// the release could not tell what it found.
+    pub(super) leaving: BTreeMap<ClaimId, Claim>,
     pub(super) closing: bool,
     /// When the task wants to wake up by itself.
     pub(super) wakes_at: Option<Moment>,
@@ -59,6 +62,7 @@ impl Tables {
             asked: 0,
             rounds: 0,
             chores: VecDeque::new(),
+            leaving: BTreeMap::new(),
             closing: false,
             wakes_at: None,
         }
@@ -351,39 +355,5 @@ impl Tables {
             tracing::warn!(key = %entry.claim.key, %loss, "lock lost");
         }
         self.remove(id);
-    }
-
-    /// Everything goes: the client is closed.
-    pub(super) fn leave_all(&mut self, loss: Loss, now: Moment) {
-        if Mutant::CloseForgets.lives() {
-            self.entries.clear();
-        }
-        for id in self.entries.keys().copied().collect::<Vec<_>>() {
-            let Some(entry) = self.entries.get(&id) else { continue };
-            entry.hold.end(loss);
-            self.leave(&id, now);
-        }
-    }
-
-    /// Takes a claim out of the renewals for good and says what is left to do about it.
-    pub(super) fn part(&mut self, claim: &Claim, hold: &Hold, now: Moment) -> Chore {
-        let lease = self.leases.get(&self.lease_key(claim)).and_then(Lease::extended);
-        let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
-        let rounds =
-            (self.info.leases == Leases::Shared && hold.stage() == Stage::Held).then_some(self.rounds);
-        if hold.stage() != Stage::Held || !Mutant::ReleaseRacesRenewal.lives() {
-            self.remove(&claim.id);
-        }
-        Chore::new(claim.clone(), hold.is_in_doubt(), rounds, until)
-    }
-
-    /// The same, for the task to do.
-    pub(super) fn leave(&mut self, id: &ClaimId, now: Moment) {
-        if let Some((claim, hold)) =
-            self.entries.get(id).map(|entry| (entry.claim.clone(), entry.hold.clone()))
-        {
-            let chore = self.part(&claim, &hold, now);
-            self.chores.push_back(chore);
-        }
     }
 }

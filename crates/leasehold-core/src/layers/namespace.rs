@@ -66,7 +66,9 @@ impl Prefix {
 
     fn change(&self, change: &Change) -> Result<Change> {
         match change {
-            Change::Owner(heir) => Ok(Change::Owner(Box::new(self.claim(heir)?))),
+            Change::Owner { to, refuse_for } => {
+                Ok(Change::Owner { to: Box::new(self.claim(to)?), refuse_for: *refuse_for })
+            }
             other => Ok(other.clone()),
         }
     }

@@ -61,7 +61,7 @@ impl Inner {
     }
 
     pub(super) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
-        if !matches!(change, Change::Value(_) | Change::Tail(_) | Change::Ask(_)) {
+        if !matches!(change, Change::Value { .. } | Change::Tail(_) | Change::Ask(_)) {
             let message =
                 "a quorum can change values, leave tails and ask holders, nothing else: use one store";
             return Err(Error::new(ErrorKind::Unsupported, message).on(&claim.key).at("quorum"));
@@ -69,8 +69,8 @@ impl Inner {
         let standing = self.standings.get(&claim.id);
         let asked = standing.as_ref().map_or_else(|| claim.clone(), |standing| self.asked(claim, standing));
         let token = standing.map_or(0, |standing| standing.token);
-        if let Change::Value(value) = change {
-            self.standings.set_value(&claim.id, value);
+        if let Change::Value { to, .. } = change {
+            self.standings.set_value(&claim.id, to);
         }
         let shared = Arc::new((asked, change.clone()));
         let mut replies = self.ask(|store| {

@@ -54,8 +54,8 @@ impl Step {
             0..3 => Self::Claim(claim),
             3 => Self::Renew(claim),
             4 => {
-                let units = random.u64(1..=4);
-                let change = if random.bool() { Change::Units(units) } else { Change::Limit(units + 2) };
+                let (to, op) = (random.u64(1..=4), random.u64(0..6));
+                let change = if random.bool() { Change::Units { to, op } } else { Change::Limit(to + 2) };
                 Self::Amend(claim, change)
             }
             5 | 6 => Self::Release(claim, random.bool().then_some(Duration::from_secs(2))),

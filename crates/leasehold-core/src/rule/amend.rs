@@ -61,13 +61,13 @@ fn check(ledger: &mut impl Ledger, head: &Head, id: &ClaimId, change: &Change, n
     // After the limit went down a holder may have more than it; it may keep that, or give back some.
     let most = head.effective.max(row.held);
     let error = match change {
-        Change::Units(units) if *units == 0 || *units > most => {
-            Error::new(ErrorKind::Invalid, format!("cannot hold {units} of {most} units"))
+        Change::Units { to, .. } if *to == 0 || *to > most => {
+            Error::new(ErrorKind::Invalid, format!("cannot hold {to} of {most} units"))
         }
         Change::Give { .. } if row.count.is_none() => {
             Error::new(ErrorKind::Conflict, "in use, but not as a latch: count down on another key")
         }
-        Change::Owner(heir) if heir.id != row.id && ledger.row(&heir.id)?.is_some() => {
+        Change::Owner { to: heir, .. } if heir.id != row.id && ledger.row(&heir.id)?.is_some() => {
             Error::new(ErrorKind::Conflict, "the heir has a claim already: adopt with a new id")
         }
         _ => return Ok(()),
@@ -83,7 +83,7 @@ enum Found {
 }
 
 fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Result<Found> {
-    if let Change::Owner(heir) = change
+    if let Change::Owner { to: heir, .. } = change
         && ledger.is_refused(&heir.id, now)?
     {
         // Its adopter gave up before this arrived: nobody would look after it.
@@ -93,7 +93,7 @@ fn find(ledger: &mut impl Ledger, id: &ClaimId, change: &Change, now: u64) -> Re
         // Only what holds can be amended, and what is over does not come back.
         return Ok(if row.held > 0 && !row.is_expired(now) { Found::Row(row) } else { Found::Gone });
     }
-    if let Change::Owner(heir) = change
+    if let Change::Owner { to: heir, .. } = change
         && let Some(row) = ledger.row(&heir.id)?.filter(|row| row.held > 0 && !row.is_expired(now))
     {
         return Ok(Found::Adopted(row));
@@ -109,16 +109,28 @@ fn apply(
     change: &Change,
     now: u64,
 ) -> Result<Answer> {
+    if let Change::Units { op, .. } | Change::Value { op, .. } = change
+        && was_made(&mut row, *op)
+    {
+        return standing(ledger, head, &row.id, now, Extended::No);
+    }
     match change {
-        Change::Units(units) => return resize(ledger, head, claim, row, *units, now),
+        Change::Units { to, .. } => return resize(ledger, head, claim, row, *to, now),
         Change::Give { n, op } => return give(ledger, head, row, *n, *op),
-        Change::Value(value) => {
-            row.value = value.clone();
+        Change::Value { to, .. } => {
+            row.value = to.clone();
             ledger.put(&row)?;
         }
-        Change::Owner(heir) => {
+        Change::Owner { to: heir, refuse_for } => {
             ledger.remove(&row)?;
+            if heir.id != row.id && !refuse_for.is_zero() {
+                ledger.refuse(&row.id, now.saturating_add(millis(*refuse_for)))?;
+            }
             row.id = heir.id;
+            if row.count.is_none() {
+                // The heir counts its own changes.
+                row.given.clear();
+            }
             row.asked = false;
             row.inbox = heir.inbox;
             row.label = heir.label.clone();
@@ -133,6 +145,19 @@ fn apply(
         Change::Limit(_) | Change::Ask(_) => unreachable!("not about the caller's own claim"),
     }
     Ok(granted(&row, now, Extended::No))
+}
+
+/// Whether this change, or a later one, was made already; if not it is from now on.
+fn was_made(row: &mut Row, op: u64) -> bool {
+    if row.count.is_some() {
+        // The numbers that a latch remembers are those of its `Give`s.
+        return false;
+    }
+    if row.given.last().is_some_and(|last| op <= *last) {
+        return true;
+    }
+    row.given = vec![op];
+    false
 }
 
 /// Marks the holder with this token, and has it told.

@@ -146,7 +146,7 @@ pub struct Row {
     pub value: Arc<[u8]>,
     /// What is left of a latch's count.
     pub count: Option<u64>,
-    /// The `Give`s that were counted already.
+    /// The `Give`s that were counted already; of a claim without a count, the last change (`op`).
     pub given: Vec<u64>,
     /// Whether somebody asked for it back.
     pub asked: bool,

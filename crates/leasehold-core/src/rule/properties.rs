@@ -122,6 +122,8 @@ struct World {
     newest: u64,
     /// How many live holders the present step may end.
     may_end: usize,
+    /// How many changes of claims were asked for.
+    changes: u64,
     /// The token that the step evicts.
     evicts: Option<u64>,
     /// Who has, or had, which seat; a claim keeps its seat when it is handed over.
@@ -132,7 +134,17 @@ impl World {
     fn new() -> Self {
         let key = Key::new("k").unwrap();
         let (book, fence) = (Book::default(), Fence::default());
-        Self { key, book, fence, now: 1_000_000, newest: 0, may_end: 0, evicts: None, seats: HashMap::new() }
+        Self {
+            key,
+            book,
+            fence,
+            now: 1_000_000,
+            newest: 0,
+            may_end: 0,
+            changes: 0,
+            evicts: None,
+            seats: HashMap::new(),
+        }
     }
 
     fn claim(&self, id: u8) -> Claim {
@@ -210,13 +222,23 @@ impl World {
             Step::Units { id, units, if_busy } => {
                 let mut asked = self.claim(id);
                 asked.if_busy = if_busy;
-                self.operate(|book, now| amend(book, &asked, &Change::Units(units), now));
+                let op = self.next_change();
+                let change = |to| Change::Units { to, op };
+                let said = self.operate(|book, now| amend(book, &asked, &change(units), now));
+                let made = self.row(id).cloned();
+                if said.is_some() && made.as_ref().is_some_and(|row| row.count.is_none()) {
+                    self.operate(|book, now| amend(book, &asked, &change(1), now));
+                    assert_eq!(self.row(id), made.as_ref(), "a change was made twice");
+                }
             }
             Step::Give { id, n, op } => self.change(id, Change::Give { n, op }),
-            Step::Value { id } => self.change(id, Change::Value(Arc::from([1]))),
+            Step::Value { id } => {
+                let op = self.next_change();
+                self.change(id, Change::Value { to: Arc::from([1]), op });
+            }
             Step::Owner { id, heir } => {
                 let heir = self.claim(heir);
-                self.change(id, Change::Owner(Box::new(heir)));
+                self.change(id, Change::Owner { to: Box::new(heir), refuse_for: Duration::from_millis(500) });
             }
             Step::Tail { id, length } => self.change(id, Change::Tail(Duration::from_millis(length))),
             Step::Limit { to } => self.change(1, Change::Limit(to)),
@@ -252,6 +274,11 @@ impl World {
         let limit = self.limit();
         let asked = Claim { limit, ..self.claim(1) };
         self.operate(|book, now| amend(book, &asked, &Change::Limit(limit), now));
+    }
+
+    fn next_change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
     }
 
     fn change(&mut self, id: u8, change: Change) {

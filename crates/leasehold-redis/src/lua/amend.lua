@@ -1,5 +1,5 @@
 -- amend: changes a claim, or its resource.
--- keys: the fence, the lock and, when it goes to an heir, the mark that refuses the heir's id
+-- keys: the fence, the lock and, when it goes to an heir, the marks that refuse the heir's id and its own
 -- arguments: the claim, what of it is stored as it is; what to change: a word, its values; the heir likewise, if there
 --   is one
 -- result: how the claim stands, what is left of its count, or why not
@@ -103,6 +103,14 @@ end
 
 local function hand_over(row)
   remove(row)
+  if heir.id ~= row.id and value > 0 then
+    -- A copy of its claim may still be on the way.
+    call('SET', KEYS[4], string.format('%d', now + value), 'PXAT', now + value)
+  end
+  if not row.count then
+    -- The heir counts its own changes.
+    row.given = ''
+  end
   row.id, row.asked, row.inbox, row.label, row.lease = heir.id, false, heir.inbox, heir.label, heir.lease
   row.token = number(row.token)
   prolong(row)
@@ -129,7 +137,34 @@ local function leave_tail(row)
   return 'done'
 end
 
+-- Whether a number of 8 bytes is above another. Not as strings: those are compared by the server's locale.
+local function is_above(one, other)
+  for i = 1, 8 do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then
+      return a > b
+    end
+  end
+  return false
+end
+
+-- Whether this change, or a later one, was made already; if not it is from now on.
+local function was_made(row)
+  if row.count then
+    -- The numbers that a latch remembers are those of what it was given.
+    return false
+  end
+  if #row.given == 8 and not is_above(operation, row.given) then
+    return true
+  end
+  row.given = operation
+  return false
+end
+
 local function apply(row)
+  if (change == 'units' or change == 'value') and was_made(row) then
+    return standing(row.id, false)
+  end
   if change == 'units' then
     return resize(row)
   elseif change == 'give' then

@@ -196,7 +196,8 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
         16 => Op::Inspect,
         _ => {
             let change = match rng.u8(0..8) {
-                0..=2 => Change::Units(rng.u64(0..=4)),
+                0..=1 => Change::Units { to: rng.u64(0..=4), op: rng.u64(0..6) },
+                2 => Change::Value { to: [rng.u8(..)].into(), op: rng.u64(0..6) },
                 3 => Change::Give { n: rng.u64(0..3), op: rng.u64(0..4) },
                 4 => Change::Tail(Duration::from_millis(rng.u64(0..30))),
                 5 => Change::Limit(rng.u64(2..=5)),
@@ -205,7 +206,7 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
                     let mut heir = random_claim(rng, &pair.key);
                     // A new owner brings a new secret: in use nobody else has it.
                     heir.id = ClaimId::from_bytes(rng.u128(..).to_be_bytes());
-                    Change::Owner(Box::new(heir))
+                    Change::Owner { to: Box::new(heir), refuse_for: Duration::from_millis(rng.u64(0..40)) }
                 }
             };
             Op::Amend(claim, change)

@@ -102,6 +102,35 @@ async fn a_release_that_a_renewal_overtakes_has_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_a_renewal_overtakes_says_when_it_came_too_late() {
+    let (_, client, faults) = world().await;
+    let (one, two) = (client.mutex("a").acquire().await.unwrap(), client.mutex("b").acquire().await.unwrap());
+    let (key, token) = (one.key().clone(), one.token());
+    faults.once(Verb::Release, Fault { before: Duration::from_millis(200), ..Fault::default() });
+    let releasing = tokio::spawn(one.release());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Somebody ends it before the release arrives.
+    assert!(faults.inner().evict(&key, token).await.unwrap());
+    two.renew(LEASE).await.unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_that_ends_on_a_session_leaves_its_lock_delay() {
+    let clock = Arc::new(TestClock::new());
+    let store = Sessions::new(clock.clone()).with_lock_delay();
+    let client = Client::builder().clock(clock.clone()).connect(store).await.unwrap();
+    let _keeps_the_session = client.mutex("b").with(Options::new().lease(LEASE)).acquire().await.unwrap();
+    let options = Options::new().fixed(LEASE).lock_delay(LEASE);
+    let fixed = client.mutex("a").with(options).acquire().await.unwrap();
+    fixed.lost().await;
+    tokio::time::sleep(LEASE).await;
+    assert!(client.mutex("a").try_acquire().await.unwrap().is_none());
+    tokio::time::sleep(LEASE).await;
+    assert!(client.mutex("a").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_promotion_that_a_renewal_told_about_first_lasts() {
     let (_, client, faults) = world().await;
     let held = client.mutex("k").acquire().await.unwrap();

@@ -130,7 +130,12 @@ impl Asked {
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
     /// [`Change::Units`].
-    Units(u64),
+    Units {
+        /// How many.
+        to: u64,
+        /// Which change.
+        op: u64,
+    },
     /// [`Change::Give`].
     Give {
         /// How many.
@@ -139,9 +144,19 @@ pub enum Wish {
         op: u64,
     },
     /// [`Change::Value`].
-    Value(Value),
+    Value {
+        /// Which value.
+        to: Value,
+        /// Which change.
+        op: u64,
+    },
     /// [`Change::Owner`].
-    Owner(Box<Asked>),
+    Owner {
+        /// Its heir.
+        to: Box<Asked>,
+        /// For how long the old id is refused.
+        refuse_for: u64,
+    },
     /// [`Change::Tail`].
     Tail(u64),
     /// [`Change::Limit`].
@@ -154,10 +169,12 @@ impl Wish {
     /// The change, on this key.
     pub fn change(&self, key: &Key) -> Change {
         match self {
-            Self::Units(units) => Change::Units(*units),
+            Self::Units { to, op } => Change::Units { to: *to, op: *op },
             Self::Give { n, op } => Change::Give { n: *n, op: *op },
-            Self::Value(value) => Change::Value(value.bytes()),
-            Self::Owner(heir) => Change::Owner(Box::new(heir.claim(key))),
+            Self::Value { to, op } => Change::Value { to: to.bytes(), op: *op },
+            Self::Owner { to, refuse_for } => {
+                Change::Owner { to: Box::new(to.claim(key)), refuse_for: Duration::from_millis(*refuse_for) }
+            }
             Self::Tail(length) => Change::Tail(Duration::from_millis(*length)),
             Self::Limit(limit) => Change::Limit(*limit),
             Self::Ask(token) => Change::Ask(*token),
