@@ -65,20 +65,20 @@ pub(crate) fn renew(claims: &[Claim]) -> Call {
 pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
     let (mut n, mut op, mut value, mut heir) = (None, None, None, None);
     let word = match change {
-        Change::Units(units) => {
-            n = Some(number(*units));
+        Change::Units { to, op: which } => {
+            (n, op) = (Some(number(*to)), Some(which.cast_signed()));
             "units"
         }
         Change::Give { n: less, op: which } => {
             (n, op) = (Some(number(*less)), Some(which.cast_signed()));
             "give"
         }
-        Change::Value(bytes) => {
-            value = Some(bytes.to_vec());
+        Change::Value { to, op: which } => {
+            (value, op) = (Some(to.to_vec()), Some(which.cast_signed()));
             "value"
         }
-        Change::Owner(next) => {
-            heir = Some(next);
+        Change::Owner { to, refuse_for } => {
+            (heir, n) = (Some(to), Some(millis(*refuse_for)));
             "owner"
         }
         Change::Tail(length) => {

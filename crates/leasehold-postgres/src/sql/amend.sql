@@ -1,5 +1,5 @@
--- amend: changes a claim, or its lock. p_change is units, give, value, owner, tail, limit or ask; p_n its number, p_op which
--- request a give is, p_value the value, p_heir and what follows the new owner's.
+-- amend: changes a claim, or its lock. p_change is units, give, value, owner, tail, limit or ask; p_n its number (of an owner: for
+-- how long the old id is refused), p_op which request a give, or which change of units or value it is, p_value the value, p_heir and what follows the new owner's.
 CREATE OR REPLACE FUNCTION leasehold.amend_1(
     p_name text, p_id bytea, p_limit bigint, p_leave boolean, p_above bigint, p_keep bigint, p_change text, p_n bigint,
     p_op bigint, p_value bytea, p_heir bytea, p_heir_inbox bigint, p_heir_label text, p_heir_lease bigint
@@ -83,6 +83,9 @@ BEGIN
     ELSIF r.held = 0 OR r.expires <= now_ms THEN
         -- Only what holds can be amended, and what is over does not come back.
         NULL;
+    ELSIF p_change IN ('units', 'value') AND r.count IS NULL AND p_op <= r.given[1] THEN
+        -- A late copy: this change, or a later one, was made already.
+        answer := leasehold.standing_1(h, p_id, now_ms, false);
     ELSIF p_change = 'units' THEN
         -- Grows or shrinks in place.
         h.waiting := h.waiting - (r.held < r.wanted)::integer;
@@ -106,7 +109,8 @@ BEGIN
         END IF;
         h.waiting := h.waiting + (r.held < r.wanted)::integer;
         UPDATE leasehold.claims c
-        SET held = r.held, wanted = r.wanted, at_least = r.at_least, token = r.token, since = r.since
+        SET held = r.held, wanted = r.wanted, at_least = r.at_least, token = r.token, since = r.since,
+            given = CASE WHEN r.count IS NULL THEN ARRAY[p_op] ELSE c.given END
         WHERE c.name = p_name AND c.id = p_id;
         IF answer.said IS NULL THEN
             answer := leasehold.standing_1(h, p_id, now_ms, false);
@@ -127,9 +131,16 @@ BEGIN
         END IF;
         answer := leasehold.plain_1('left', more);
     ELSIF p_change = 'value' THEN
-        UPDATE leasehold.claims c SET value = p_value WHERE c.name = p_name AND c.id = p_id;
+        UPDATE leasehold.claims c
+        SET value = p_value, given = CASE WHEN r.count IS NULL THEN ARRAY[p_op] ELSE c.given END
+        WHERE c.name = p_name AND c.id = p_id;
         answer := leasehold.granted_1(r, now_ms, false);
     ELSIF p_change = 'owner' THEN
+        IF p_heir <> p_id AND p_n > 0 THEN
+            -- A copy of its claim may still be on the way.
+            INSERT INTO leasehold.refusals (id, until) VALUES (p_id, now_ms + p_n)
+            ON CONFLICT (id) DO UPDATE SET until = excluded.until;
+        END IF;
         r.id := p_heir;
         r.asked := false;
         r.inbox := p_heir_inbox;
@@ -140,7 +151,9 @@ BEGIN
         h.quiet_until := least(h.quiet_until, r.expires + r.lock_delay);
         UPDATE leasehold.claims c
         SET id = r.id, asked = r.asked, inbox = r.inbox, label = r.label, lease = r.lease, token = r.token,
-            expires = r.expires
+            expires = r.expires,
+            -- The heir counts its own changes.
+            given = CASE WHEN r.count IS NULL THEN ARRAY[]::bigint[] ELSE c.given END
         WHERE c.name = p_name AND c.id = p_id;
         answer := leasehold.granted_1(r, now_ms, true);
     ELSIF p_n = 0 THEN

@@ -119,11 +119,11 @@ impl Plan {
 
     fn change(&mut self, holder: u64) -> Change {
         match self.random.u8(0..10) {
-            0..=3 => Change::Units(self.random.u64(0..=self.limit + 1)),
+            0..=3 => Change::Units { to: self.random.u64(0..=self.limit + 1), op: self.random.u64(0..6) },
             4 => Change::Give { n: self.random.u64(0..3), op: self.random.u64(0..4) },
             5 => Change::Tail(self.millis(0..30)),
             6 => Change::Limit(self.random.u64(1..=self.limit + 1)),
-            7 => Change::Value(vec![self.random.u8(..)].into()),
+            7 => Change::Value { to: vec![self.random.u8(..)].into(), op: self.random.u64(0..6) },
             8 => Change::Ask(holder),
             _ => {
                 let mut heir = self.claim();
@@ -131,7 +131,7 @@ impl Plan {
                 if self.random.bool() {
                     heir.id = ClaimId::from_bytes(self.random.u128(..).to_be_bytes());
                 }
-                Change::Owner(Box::new(heir))
+                Change::Owner { to: Box::new(heir), refuse_for: self.millis(0..40) }
             }
         }
     }
