@@ -85,7 +85,8 @@ impl Shared {
             return Ok((Decided { answer: outcome.answer, numbers }.numbered(), proof));
         }
         let seen = matter.state(&first, 1)?;
-        let decided = self.decide(member, &matter, seen, rule).await;
+        // From here on it may have a place: that nothing happened can be said no more.
+        let decided = self.decide(member, &matter, seen, rule).await.map_err(Fault::in_doubt);
         if let Err(Fault::Final(error)) = &decided
             && error.kind() == ErrorKind::Conflict
         {

@@ -5,7 +5,7 @@
 //! So whoever writes last sees everything, and nobody is forgotten between two that write at once.
 
 use leasehold_core::rule::{self, Outcome};
-use leasehold_core::{Answer, Book, Claim, ClaimId, Error, OpenBook, Result as CoreResult};
+use leasehold_core::{Answer, Book, Claim, ClaimId, Error, ErrorKind, OpenBook, Result as CoreResult};
 
 use crate::format::first_number;
 use crate::names::{Lock, Standing};
@@ -108,7 +108,7 @@ impl Shared {
             }
         }
         let message = "others were faster every time: try again";
-        Err(Fault::Final(Error::new(leasehold_core::ErrorKind::Unavailable, message).on(&matter.lock.key)))
+        Err(Fault::Final(Error::new(ErrorKind::Indeterminate, message).on(&matter.lock.key)))
     }
 
     /// Grants what can be granted after a write. What fails here is found by whoever looks next.

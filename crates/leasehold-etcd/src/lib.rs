@@ -4,6 +4,7 @@ mod amending;
 mod claiming;
 mod deciding;
 mod format;
+mod guarded;
 mod inbox;
 mod names;
 mod plan;
@@ -17,4 +18,5 @@ mod viewing;
 mod wire;
 mod words;
 
+pub use guarded::Write;
 pub use store::{Etcd, INFO};

@@ -51,12 +51,14 @@ impl Shared {
         let gone = || claims.iter().map(|claim| (claim.id, Answer::Gone)).collect();
         let Some(id) = self.sessions.get(name) else { return Ok(gone()) };
         let (kept, left) = tokio::join!(member.keep_alive(id), member.time_left(id, true));
-        let (kept, left) = (kept?, left?);
+        let kept = kept?;
         if kept.ttl <= 0 {
             self.sessions.forget(name, id);
             return Ok(gone());
         }
-        let listed: Listed = left.keys.iter().filter_map(|name| self.names.claim(name)).collect();
+        // Without the list the known are looked for everywhere, and the unknown wait for the next round.
+        let listed: Listed =
+            left.iter().flat_map(|left| &left.keys).filter_map(|name| self.names.claim(name)).collect();
         let (answers, proof) = self.compare(member, claims, &listed).await?;
         let extended = proven(&kept, proof).map(|ttl| name.said(ttl));
         let round = claims.first().map_or(0, |claim| claim.round);

@@ -8,6 +8,7 @@ use leasehold_core::{
     Store, TokenStrength, Wakes,
 };
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::inbox::listen;
 use crate::names::Names;
@@ -43,6 +44,9 @@ pub static INFO: Info = Info {
     expiry_slack: Duration::from_secs(2),
     batch: 10_000,
 };
+
+/// The pause before something is tried on another member.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Locks in an etcd cluster.
 ///
@@ -97,25 +101,26 @@ impl Etcd {
 }
 
 impl Shared {
-    /// Does something on a connection. After a fault of the member's the next call goes to another one; a login that ran out
-    /// is made again at once, because nothing was done.
+    /// Does something on a connection. What surely did not happen is tried again, on other members, for as long as one
+    /// call may take: a login that ran out, a member without a leader. What may have happened is for the caller to repeat,
+    /// who must know of it.
     pub(crate) async fn on_a_member<T, W>(&self, work: impl Fn(Arc<Connection>) -> W) -> Result<T>
     where
         W: Future<Output = Result<T, Fault>>,
     {
-        let mut is_first = true;
+        let limit = Instant::now() + self.link.timeout();
         loop {
             let connection = self.link.connection().await?;
             match work(connection.clone()).await {
                 Ok(done) => return Ok(done),
                 Err(fault) => {
                     self.link.note(&connection, &fault);
-                    if !(is_first && matches!(fault, Fault::LoggedOut)) {
+                    if !fault.did_nothing() || Instant::now() >= limit {
                         return Err(fault.into());
                     }
-                    is_first = false;
                 }
             }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }

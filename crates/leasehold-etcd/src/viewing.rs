@@ -1,10 +1,7 @@
 //! What anybody may see.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use leasehold_core::rule;
-use leasehold_core::{Key, Page, Result, Snapshot};
+use leasehold_core::{ClaimId, Key, Page, Result, Snapshot};
 
 use crate::names::{Lock, Span};
 use crate::state::State;
@@ -21,7 +18,7 @@ impl Shared {
         let lock = &self.names.lock(key);
         self.on_a_member(|member| async move {
             let all = member.range(&range(&lock.all())).await?;
-            self.show(&member, lock, header(all.header)?.revision, all.kvs, &mut HashMap::new()).await
+            self.show(&member, lock, header(all.header)?.revision, all.kvs).await
         })
         .await
     }
@@ -56,39 +53,30 @@ impl Shared {
             }
             page.next = locks.last().map(|(key, _)| key.as_str().to_owned());
         }
-        let mut leases = HashMap::new();
         for (key, kvs) in locks {
             let lock = self.names.lock(&key);
-            page.resources.extend(self.show(member, &lock, revision, kvs, &mut leases).await?);
+            page.resources.extend(self.show(member, &lock, revision, kvs).await?);
         }
         Ok(page)
     }
 
-    /// A lock with these keys. What is left of a lease is asked once, and remembered in `leases`.
+    /// A lock with these keys. What is left of a session is not asked for: there may be as many as claims. A tail
+    /// is on a lease of its own.
     async fn show(
         &self,
         member: &Connection,
         lock: &Lock,
         revision: i64,
         kvs: Vec<KeyValue>,
-        leases: &mut HashMap<i64, Duration>,
     ) -> Result<Option<Snapshot>, Fault> {
         let mut state = State::of(lock, revision, kvs.into_iter()).map_err(Fault::Final)?;
         let now = now();
         for claim in &mut state.claims {
-            if claim.lease == 0 {
-                continue;
+            if claim.lease != 0 && claim.row.id == ClaimId::ownerless(claim.row.seat) {
+                let left = member.time_left(claim.lease, false).await?.ttl;
+                // It is there, so a lease that is over and not ended yet has a little left.
+                claim.row.expires = Some(now + u64::try_from(left).unwrap_or(0).saturating_mul(1000).max(1));
             }
-            let left = match leases.get(&claim.lease) {
-                Some(left) => *left,
-                None => {
-                    let left = member.time_left(claim.lease, false).await?.ttl;
-                    // What is stored holds: a lease that is over and not ended yet has a little left.
-                    Duration::from_secs(u64::try_from(left).unwrap_or(0)).max(Duration::from_millis(1))
-                }
-            };
-            leases.insert(claim.lease, left);
-            claim.row.expires = Some(now.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
         }
         let (said, _) = state.play(lock, |ledger| rule::snapshot(ledger, now));
         Ok(said.map_err(Fault::Final)?.answer)

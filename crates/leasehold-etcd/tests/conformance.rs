@@ -3,6 +3,7 @@
 mod judged;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use judged::{Place, judge};
 use leasehold_servers::Proxy;
@@ -20,6 +21,9 @@ struct Single {
 }
 
 impl Place for Single {
+    const LEASE: Duration = Duration::from_secs(1);
+    const CROWD: usize = 1000;
+
     fn start() -> Self {
         let server = Etcd::start();
         let proxy = Proxy::to(server.port());

@@ -1,5 +1,10 @@
 //! etcd servers: single ones, with users or TLS, and clusters of three whose members can be cut off from each other.
 
+mod cluster;
+mod peers;
+
+pub use cluster::Cluster;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -12,16 +17,13 @@ use crate::process::{Process, free_port, wait_until};
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(30);
 
-/// Elections within half a second, so that the shortest lease is one second; and no waiting for the disk: what is to be
-/// survived here is the death of processes, not of machines.
-const QUICK: &[&str] = &[
-    "--heartbeat-interval=50",
-    "--election-timeout=500",
-    "--unsafe-no-fsync",
-    "--quota-backend-bytes=268435456",
-    "--logger=zap",
-    "--log-level=error",
-];
+/// No waiting for the disk, and little memory: what is to be survived here is the death of processes, not of machines.
+const SETTINGS: &[&str] =
+    &["--unsafe-no-fsync", "--quota-backend-bytes=268435456", "--logger=zap", "--log-level=error"];
+
+/// With whom it elects a leader. The shortest lease is one and a half times the time of an election, in whole seconds.
+const ALONE: &[&str] = &["--heartbeat-interval=50", "--election-timeout=500"];
+const TOGETHER: &[&str] = &["--heartbeat-interval=100", "--election-timeout=1000"];
 
 /// One server, in a directory of its own.
 #[derive(Debug)]
@@ -42,14 +44,14 @@ impl Etcd {
     pub fn start() -> Self {
         let (client, peer) = (free_port(), free_port());
         let cluster = format!("one=http://127.0.0.1:{peer}");
-        Self::member("one", client, peer, peer, &cluster).answering()
+        Self::member("one", client, peer, peer, &cluster, ALONE).answering()
     }
 
     /// A member of a cluster, which may have to wait for the others before it answers.
-    fn member(name: &str, client: u16, peer: u16, known_as: u16, cluster: &str) -> Self {
+    fn member(name: &str, client: u16, peer: u16, known_as: u16, cluster: &str, elections: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let mut arguments: Vec<OsString> = QUICK.iter().map(OsString::from).collect();
+        let mut arguments: Vec<OsString> = SETTINGS.iter().chain(elections).map(OsString::from).collect();
         arguments.push("--data-dir".into());
         arguments.push(directory.path().join("data").into());
         for (option, value) in [
@@ -79,6 +81,11 @@ impl Etcd {
             assert!(process.is_running(), "etcd ended: {}", log(directory));
             ctl(port, access, &["get", "probe"]).is_ok()
         });
+    }
+
+    /// Whether it thinks that it leads.
+    fn leads(&self) -> bool {
+        self.try_ctl(&["endpoint", "status"]).is_ok_and(|said| said.split(", ").nth(4) == Some("true"))
     }
 
     /// The port for clients.

@@ -25,6 +25,26 @@ impl Fault {
         Self::Member(Error::new(kind, message).because(cause))
     }
 
+    /// Whether the request surely was not carried out, and may be by another member or after another login.
+    pub(crate) fn did_nothing(&self) -> bool {
+        match self {
+            Self::LoggedOut => true,
+            Self::Member(error) => error.kind() == ErrorKind::Unavailable,
+            Self::LeaseGone | Self::Final(_) => false,
+        }
+    }
+
+    /// The same after another request of the same call was carried out.
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            Self::Member(error) if error.kind() == ErrorKind::Unavailable => {
+                let message = "only a part of it was done, and nobody knows which";
+                Self::Member(Error::new(ErrorKind::Indeterminate, message).because(error))
+            }
+            other => other,
+        }
+    }
+
     /// What a gRPC status means: its number, and the server's words.
     pub(crate) fn of(code: u32, message: &str) -> Self {
         let has = |part: &str| message.contains(part);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Result};
 use tokio::sync::Mutex;
@@ -23,6 +24,11 @@ impl Link {
         // Clients spread over the members; each stays where it is for as long as that works.
         let first = AtomicUsize::new(fastrand::usize(..target.members.len().max(1)));
         Self { target, current: Mutex::default(), first }
+    }
+
+    /// How long a call may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.target.timeout
     }
 
     /// The connection, made anew if need be.

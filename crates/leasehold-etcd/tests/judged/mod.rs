@@ -11,11 +11,12 @@ use leasehold_core::{Fut, Key, Store};
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Mode, Proxy};
 
-/// The shortest that the servers of the harness keep.
-const LEASE: Duration = Duration::from_secs(1);
-
 /// Some servers.
 pub(crate) trait Place: Debug + Send + Sync + 'static {
+    /// The shortest lease that they keep.
+    const LEASE: Duration;
+    /// How many may wait for one lock without keeping everybody waiting.
+    const CROWD: usize;
     /// Starts them. They are used for many trials.
     fn start() -> Self;
     /// How clients reach them.
@@ -86,11 +87,15 @@ impl<P: Place> Fixture for Judged<P> {
     }
 
     fn lease(&self) -> Duration {
-        LEASE
+        P::LEASE
+    }
+
+    fn crowd(&self) -> usize {
+        P::CROWD
     }
 
     fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, P::LEASE)))
     }
 
     fn cut(&self) -> Hook<'_> {
