@@ -136,6 +136,26 @@ async fn a_lock_has_an_end_again_when_what_has_none_is_gone() {
 }
 
 #[tokio::test]
+async fn a_lock_is_kept_for_as_long_as_any_claim_on_it_may_last() {
+    const LONG: Duration = Duration::from_secs(1000);
+    let server = Server::start();
+    let store = Redis::from_url(&server.url()).unwrap();
+    let left = || server.cli(&["pttl", "leasehold{:orders/42}"]).parse::<i64>().unwrap();
+    let (holder, short) = (claim("orders/42"), claim("orders/42"));
+    let delayed = Claim { lock_delay: LONG, ..claim("orders/42") };
+    let patient = Claim { patience: LONG * 2, ..claim("orders/42") };
+    for claim in [&holder, &delayed, &short] {
+        store.claim(claim).await.unwrap();
+    }
+    assert!((1..=100_000).contains(&left()), "{} ms", left());
+    // Its units come free only when the delay is over, too.
+    store.release(&holder, None).await.unwrap();
+    assert!((900_000..=1_100_000).contains(&left()), "{} ms", left());
+    store.claim(&patient).await.unwrap();
+    assert!((1_900_000..=2_100_000).contains(&left()), "{} ms", left());
+}
+
+#[tokio::test]
 async fn a_number_that_the_server_cannot_count_with_is_refused_before_it_is_sent() {
     let store = Redis::from_url("redis://127.0.0.1:1").unwrap();
     let mut claim = claim("orders/42");
