@@ -6,13 +6,14 @@ mod peers;
 pub use cluster::Cluster;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::process::{Process, free_port, wait_until};
+use crate::redis::Certificates;
 
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(30);
@@ -45,6 +46,46 @@ impl Etcd {
         let (client, peer) = (free_port(), free_port());
         let cluster = format!("one=http://127.0.0.1:{peer}");
         Self::member("one", client, peer, peer, &cluster, ALONE).answering()
+    }
+
+    /// A server that speaks TLS only, and wants a certificate of its clients.
+    pub fn with_tls(certificates: &Certificates) -> Self {
+        let mut server = Self::start();
+        server.process.kill();
+        let url = format!("https://127.0.0.1:{}", server.port);
+        let file = |path: PathBuf| path.display().to_string();
+        for (option, value) in [
+            // Said again, which counts.
+            ("--listen-client-urls", url.clone()),
+            ("--advertise-client-urls", url),
+            ("--cert-file", file(certificates.certificate("server"))),
+            ("--key-file", file(certificates.key("server"))),
+            ("--trusted-ca-file", file(certificates.certificate("ca"))),
+        ] {
+            server.arguments.extend([option.into(), value.into()]);
+        }
+        server.arguments.push("--client-cert-auth".into());
+        server.access = vec![
+            format!("--cacert={}", file(certificates.certificate("ca"))),
+            format!("--cert={}", file(certificates.certificate("client"))),
+            format!("--key={}", file(certificates.key("client"))),
+        ];
+        server.start_again();
+        server.answering()
+    }
+
+    /// A server with users: `root`, and `locks` who may do what he likes below `leasehold/`, both with this password.
+    pub fn with_users(password: &str) -> Self {
+        let mut server = Self::start();
+        for user in ["root", "locks"] {
+            server.ctl(&["user", "add", &format!("{user}:{password}")]);
+            server.ctl(&["role", "add", user]);
+            server.ctl(&["user", "grant-role", user, user]);
+        }
+        server.ctl(&["role", "grant-permission", "locks", "--prefix=true", "readwrite", "leasehold/"]);
+        server.ctl(&["auth", "enable"]);
+        server.access = vec![format!("--user=root:{password}")];
+        server
     }
 
     /// A member of a cluster, which may have to wait for the others before it answers.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use h2::Ping;
 use leasehold_core::ErrorKind;
 use leasehold_core::url::{Address, Login, TlsFiles};
 use prost::Message;
@@ -86,15 +87,22 @@ impl Connection {
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
         let greeted = builder.handshake(stream).await;
-        let (requests, driver) =
-            greeted.map_err(|e| Fault::lost(ErrorKind::Unavailable, "no HTTP/2 is spoken there", e))?;
+        let strange = |e| Fault::lost(ErrorKind::Unavailable, "no HTTP/2 is spoken there", e);
+        let (requests, mut driver) = greeted.map_err(strange)?;
+        let pings = driver.ping_pong();
         let driver = tokio::spawn(async move {
             if let Err(error) = driver.await {
                 tracing::debug!(%error, "connection ended");
             }
         });
         let caller = Caller { requests, origin, token: None };
-        Ok(Self { caller, timeout, retired: watch::Sender::new(false), driver: driver.abort_handle() })
+        let retired = watch::Sender::new(false);
+        let connection = Self { caller, timeout, retired, driver: driver.abort_handle() };
+        if let Some(mut pings) = pings {
+            // Our side is polite before the other has said a word: only its answer tells who is there.
+            pings.ping(Ping::opaque()).await.map_err(strange)?;
+        }
+        Ok(connection)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
