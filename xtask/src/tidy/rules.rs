@@ -17,6 +17,7 @@ const NOT_STORES: &[&str] = &[
     "leasehold-bench",
     "leasehold-simulation",
     "leasehold-servers",
+    "leasehold-tls",
 ];
 
 /// What everybody wants to know of a store, in this order.
