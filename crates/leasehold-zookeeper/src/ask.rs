@@ -58,10 +58,11 @@ impl Session {
         Some((seat, token))
     }
 
-    /// Those whose seats we do not know.
-    pub(crate) fn unknown<'a>(&self, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<ClaimId> {
+    /// Those whose seats we do not know, or whose notes may say more than their claims: what waits for its first grant
+    /// is as it was asked for.
+    fn unknown<'a>(&self, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<ClaimId> {
         let own = self.own();
-        let known = |id: &ClaimId| own.get(id).is_some_and(|own| own.seat > 0);
+        let known = |id: &ClaimId| own.get(id).is_some_and(|own| own.seat > 0 && own.kind == Kind::Waiting);
         claims.into_iter().map(|claim| claim.id).filter(|id| !known(id)).collect()
     }
 
