@@ -49,8 +49,11 @@ async fn what_was_changed_while_it_held_survives_a_growth_that_had_to_wait() {
     let (grows, leaves) = (claim(1), claim(1));
     let Answer::Granted(first) = store.claim(&grows).await.unwrap() else { panic!("it is free") };
     other.claim(&leaves).await.unwrap();
-    store.amend(&grows, &Change::Value(b"new"[..].into())).await.unwrap();
-    assert!(matches!(store.amend(&grows, &Change::Units(2)).await.unwrap(), Answer::Waiting(_)));
+    store.amend(&grows, &Change::Value { to: b"new"[..].into(), op: 1 }).await.unwrap();
+    assert!(matches!(
+        store.amend(&grows, &Change::Units { to: 2, op: 2 }).await.unwrap(),
+        Answer::Waiting(_)
+    ));
     other.release(&leaves, None).await.unwrap();
     let grown = granted(&store, &grows).await;
     assert!(grown.token > first.token && grown.seat == first.seat, "{first:?} {grown:?}");

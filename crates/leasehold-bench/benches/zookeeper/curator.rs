@@ -37,7 +37,8 @@ impl Curator {
     fn start(port: u16) -> Option<Self> {
         let mut java = Command::new("java");
         java.args(["-cp", &classes(), PROGRAM, &port.to_string(), &TASKS.to_string()]);
-        let mut process = java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut process =
+            java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let (asks, hears) = (process.stdin.take()?, BufReader::new(process.stdout.take()?));
         let mut curator = Self { process, asks, hears };
         // A round to see whether it runs, and to compile what is hot.
@@ -70,11 +71,17 @@ impl fmt::Display for Hot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ours = median(&self.ours);
         if self.curator.is_empty() {
-            return write!(f, "{TASKS} on one key: ours {ours:.0}/s; no Java compiler or no Curator to compare with");
+            return write!(
+                f,
+                "{TASKS} on one key: ours {ours:.0}/s; no Java compiler or no Curator to compare with"
+            );
         }
         let curator = median(&self.curator);
         let ratio = ours / curator;
-        write!(f, "{TASKS} on one key: ours {ours:.0}/s, Curator {curator:.0}/s; {ratio:.2} x, goal at least 1.3")
+        write!(
+            f,
+            "{TASKS} on one key: ours {ours:.0}/s, Curator {curator:.0}/s; {ratio:.2} x, goal at least 1.3"
+        )
     }
 }
 
