@@ -16,30 +16,29 @@ fn main() -> ExitCode {
 #[derive(Debug)]
 struct Single {
     server: Consul,
-    proxy: Proxy,
+    proxies: [Proxy; 1],
 }
 
 impl Place for Single {
     fn start() -> Self {
         let server = Consul::start();
-        let proxy = Proxy::to(server.port());
-        Self { server, proxy }
+        let proxies = [Proxy::to(server.port())];
+        Self { server, proxies }
     }
 
     fn url(&self) -> String {
-        format!("consul://127.0.0.1:{}?min_lease=1s", self.proxy.port())
+        format!("consul://127.0.0.1:{}?min_lease=1s", self.proxies[0].port())
     }
 
     fn ask(&self, method: &str, path: &str) -> (u16, String) {
         self.server.ask(method, path, "")
     }
 
-    fn restart(&mut self) -> Result<(), &'static str> {
+    fn restart(&mut self) {
         self.server.restart();
-        Ok(())
     }
 
-    fn proxy(&self) -> Option<&Proxy> {
-        Some(&self.proxy)
+    fn proxies(&self) -> &[Proxy] {
+        &self.proxies
     }
 }

@@ -47,6 +47,12 @@ impl Trio {
         format!("consul://{}?min_lease=1s", hosts.join(","))
     }
 
+    /// What the first server says that answers.
+    pub fn ask(&self, method: &str, path: &str) -> (u16, String) {
+        let said = self.servers.iter().map(|server| server.ask(method, path, ""));
+        said.into_iter().find(|(status, _)| *status != 0 && *status < 500).unwrap_or_default()
+    }
+
     /// Waits until all of them know a leader.
     pub fn wait(&self) {
         wait_until("all three know a leader", ELECTION, || self.servers.iter().all(Consul::is_ready));
