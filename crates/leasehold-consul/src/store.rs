@@ -34,6 +34,7 @@ pub static INFO: Info = Info {
         Capability::Value,
         Capability::Tail,
         Capability::Limit,
+        Capability::LockDelay,
         Capability::Sum,
         Capability::Ask,
         Capability::List,

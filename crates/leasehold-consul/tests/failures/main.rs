@@ -1,0 +1,5 @@
+//! What the store promises when servers, sessions and records are lost.
+
+mod cluster;
+mod scene;
+mod single;
