@@ -139,6 +139,8 @@ fn write<'a>(
         if version == Version::ABSENT.0 {
             return None;
         }
+        // To remove what is not there succeeds whatever the index: whoever removed it first would go unnoticed.
+        ops.push(Op::check(name.clone(), version));
         ops.push(Op::delete_cas(name, version));
         return Some(None);
     }
