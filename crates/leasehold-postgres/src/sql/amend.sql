@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION leasehold.amend_1(
 ) RETURNS leasehold.answer_1 LANGUAGE plpgsql AS $$
 DECLARE
     never CONSTANT bigint := 4611686018427387904;
+    ready boolean := leasehold.begin_1();
     now_ms bigint;
     before leasehold.keys;
     h leasehold.keys;
@@ -14,7 +15,6 @@ DECLARE
     more bigint;
     answer leasehold.answer_1 := leasehold.plain_1('gone');
 BEGIN
-    PERFORM leasehold.begin_1();
     LOOP
         UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
         EXIT WHEN FOUND OR p_change <> 'limit';
@@ -47,7 +47,7 @@ BEGIN
         h := leasehold.enter_1(h, p_limit);
         h.effective := p_n;
         h := leasehold.catch_up_1(h, now_ms, 0);
-        PERFORM leasehold.close_1(before, h, now_ms);
+        ready := leasehold.close_1(before, h, now_ms);
         RETURN leasehold.plain_1('done');
     END IF;
 
@@ -177,6 +177,6 @@ BEGIN
     END IF;
 
     h := leasehold.catch_up_1(h, now_ms, 0);
-    PERFORM leasehold.close_1(before, h, now_ms);
+    ready := leasehold.close_1(before, h, now_ms);
     RETURN answer;
 END $$;

@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION leasehold.claim_1(
 ) RETURNS leasehold.answer_1 LANGUAGE plpgsql AS $$
 DECLARE
     never CONSTANT bigint := 4611686018427387904;
+    ready boolean := leasehold.begin_1();
     now_ms bigint := leasehold.clock_1();
     plain boolean := p_keep IS NULL AND p_most <= p_limit;
     fresh boolean;
@@ -16,8 +17,8 @@ DECLARE
     latch leasehold.claims;
     answer leasehold.answer_1;
     left_ms bigint;
+    drawn bigint;
 BEGIN
-    PERFORM leasehold.begin_1();
     LOOP
         INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)
         VALUES (p_name, p_limit, p_limit, CASE WHEN plain THEN p_most ELSE 0 END, plain::integer, 0,
@@ -30,27 +31,24 @@ BEGIN
         EXIT WHEN FOUND;
     END LOOP;
     -- From here on the row is ours, and whatever is read was written by those who had it before.
-    IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > leasehold.clock_1()) THEN
+    IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms) THEN
         IF fresh THEN
             DELETE FROM leasehold.keys k WHERE k.name = p_name;
         END IF;
         RETURN leasehold.plain_1('gone');
     END IF;
-    r := ROW(p_name, p_id, 0, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, NULL, p_lock_delay, p_inbox, p_label,
-        p_value, p_count, '{}', false)::leasehold.claims;
     IF fresh AND plain THEN
         -- It was free: most claims end here.
-        r.token := leasehold.number_1(p_above);
-        r.seat := r.token;
-        r.held := p_most;
-        r.at_least := p_most;
-        r.expires := now_ms + p_lease;
-        INSERT INTO leasehold.claims VALUES (r.*);
-        RETURN leasehold.granted_1(r, now_ms, true);
+        drawn := leasehold.number_1(p_above);
+        INSERT INTO leasehold.claims VALUES (p_name, p_id, drawn, drawn, p_most, p_most, p_most, now_ms, p_lease,
+            p_patience, now_ms + p_lease, p_lock_delay, p_inbox, p_label, p_value, p_count, '{}', false);
+        RETURN ROW('granted', drawn, drawn, p_most, coalesce(p_lease, -1), false, NULL::bigint, NULL::bigint)
+            ::leasehold.answer_1;
     END IF;
 
     now_ms := leasehold.clock_1();
-    r.since := now_ms;
+    r := ROW(p_name, p_id, 0, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, NULL, p_lock_delay, p_inbox, p_label,
+        p_value, p_count, '{}', false)::leasehold.claims;
     IF fresh THEN
         SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name;
     END IF;
@@ -82,7 +80,7 @@ BEGIN
         IF FOUND THEN
             answer := CASE WHEN latch.value = p_value THEN leasehold.granted_1(latch, now_ms, false)
                 ELSE leasehold.plain_1('busy') END;
-            PERFORM leasehold.close_1(before, h, now_ms);
+            ready := leasehold.close_1(before, h, now_ms);
             RETURN answer;
         END IF;
     END IF;
@@ -119,6 +117,6 @@ BEGIN
         INSERT INTO leasehold.claims VALUES (r.*);
         answer := leasehold.waiting_1(h, r, now_ms, true);
     END IF;
-    PERFORM leasehold.close_1(before, h, now_ms);
+    ready := leasehold.close_1(before, h, now_ms);
     RETURN answer;
 END $$;

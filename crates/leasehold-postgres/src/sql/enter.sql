@@ -1,5 +1,5 @@
 -- is_in_use: whether anybody is on the lock, or its limit was changed.
-CREATE OR REPLACE FUNCTION leasehold.is_in_use_1(h leasehold.keys, p_now bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION leasehold.is_in_use_1(h leasehold.keys, p_now bigint) RETURNS boolean LANGUAGE sql VOLATILE AS $$
     SELECT h.effective <> h.declared OR EXISTS (
         SELECT FROM leasehold.claims c WHERE c.name = h.name AND (
             c.held > 0 AND coalesce(c.expires + c.lock_delay > p_now, true)

@@ -1,6 +1,7 @@
 -- evict: ends the claim that holds with a token, whoever owns it; says whether there was one.
 CREATE OR REPLACE FUNCTION leasehold.evict_1(p_name text, p_token bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+    ready boolean := leasehold.begin_1();
     now_ms bigint;
     before leasehold.keys;
     h leasehold.keys;
@@ -9,7 +10,6 @@ DECLARE
     rows bigint;
     inbox bigint;
 BEGIN
-    PERFORM leasehold.begin_1();
     UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
     IF NOT FOUND THEN
         RETURN false;
@@ -44,6 +44,6 @@ BEGIN
         PERFORM leasehold.tell_1(inbox, 0, 0, 0, p_name);
     END LOOP;
     h := leasehold.catch_up_1(h, now_ms, 0);
-    PERFORM leasehold.close_1(before, h, now_ms);
+    ready := leasehold.close_1(before, h, now_ms);
     RETURN true;
 END $$;

@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION leasehold.release_1(p_name text, p_id bytea, p_refuse_for bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
+    ready boolean := leasehold.begin_1();
     now_ms bigint;
     before leasehold.keys;
     h leasehold.keys;
@@ -9,7 +10,6 @@ DECLARE
     fresh boolean := false;
     answer text := 'held';
 BEGIN
-    PERFORM leasehold.begin_1();
     LOOP
         UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
         EXIT WHEN FOUND OR p_refuse_for IS NULL;
@@ -26,6 +26,15 @@ BEGIN
     END IF;
     IF h.name IS NULL THEN
         RETURN 'gone';
+    END IF;
+    IF h.claims = 1 AND h.effective = h.declared AND h.agreed_until <= now_ms THEN
+        DELETE FROM leasehold.claims c
+        WHERE c.name = p_name AND c.id = p_id AND c.held > 0 AND coalesce(c.expires > now_ms, true);
+        IF FOUND THEN
+            -- The only claim, and nothing else to remember: most releases end here.
+            DELETE FROM leasehold.keys k WHERE k.name = p_name;
+            RETURN 'held';
+        END IF;
     END IF;
     before := h;
     SELECT c.* INTO r FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
@@ -46,12 +55,7 @@ BEGIN
         h.claims := h.claims - 1;
         h.waiting := h.waiting - (r.held < r.wanted)::integer;
     END IF;
-    IF h.claims = 0 AND h.effective = h.declared AND h.agreed_until <= now_ms THEN
-        -- The only claim, and nothing else to remember: most releases end here.
-        DELETE FROM leasehold.keys k WHERE k.name = p_name;
-        RETURN answer;
-    END IF;
     h := leasehold.catch_up_1(h, now_ms, 0);
-    PERFORM leasehold.close_1(before, h, now_ms);
+    ready := leasehold.close_1(before, h, now_ms);
     RETURN answer;
 END $$;

@@ -7,6 +7,7 @@ DECLARE
     r leasehold.claims;
     met leasehold.claims;
     alive boolean;
+    ready boolean;
     answer leasehold.answer_1;
 BEGIN
     SELECT c.* INTO r FROM leasehold.claims c WHERE c.name = h.name AND c.id = p_id;
@@ -39,7 +40,7 @@ BEGIN
         END IF;
     END IF;
     answer := CASE WHEN alive THEN leasehold.standing_1(h, p_id, p_now, true) ELSE leasehold.plain_1('gone') END;
-    PERFORM leasehold.close_1(before, h, p_now);
+    ready := leasehold.close_1(before, h, p_now);
     RETURN answer;
 END $$;
 
@@ -47,11 +48,11 @@ END $$;
 CREATE OR REPLACE FUNCTION leasehold.renew_1(p_names text[], p_ids bytea[], p_leases bigint[], p_keeps bigint[])
 RETURNS SETOF leasehold.answer_1 LANGUAGE plpgsql AS $$
 DECLARE
+    ready boolean := leasehold.begin_1();
     now_ms bigint;
     answers leasehold.answer_1[];
     h leasehold.keys;
 BEGIN
-    PERFORM leasehold.begin_1();
     -- Always in the same order: two of these never wait for each other in a circle.
     PERFORM FROM leasehold.keys k WHERE k.name = ANY (p_names) ORDER BY k.name FOR UPDATE;
     now_ms := leasehold.clock_1();

@@ -68,7 +68,7 @@ END $$;
 
 -- close: writes the lock's row back, or removes it when nothing is left to remember.
 CREATE OR REPLACE FUNCTION leasehold.close_1(p_before leasehold.keys, h leasehold.keys, p_now bigint)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF h.claims = 0 AND p_now < h.agreed_until THEN
         -- So that a sweep comes by when it can be forgotten.
@@ -82,4 +82,5 @@ BEGIN
             quiet_until = h.quiet_until, agreed = h.agreed, agreed_until = h.agreed_until
         WHERE k.name = h.name;
     END IF;
+    RETURN true;
 END $$;

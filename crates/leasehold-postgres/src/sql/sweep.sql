@@ -2,13 +2,13 @@
 -- refusals that are over. Returns where to go on, null at the end.
 CREATE OR REPLACE FUNCTION leasehold.sweep_1(p_after text, p_many integer) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
+    ready boolean := leasehold.begin_1();
     now_ms bigint := leasehold.clock_1();
     seen integer := 0;
     k leasehold.keys;
     before leasehold.keys;
     h leasehold.keys;
 BEGIN
-    PERFORM leasehold.begin_1();
     -- Waits for nobody: it has all the time in the world.
     DELETE FROM leasehold.refusals f WHERE f.id IN (
         SELECT g.id FROM leasehold.refusals g WHERE g.until <= now_ms FOR UPDATE SKIP LOCKED);
@@ -19,7 +19,7 @@ BEGIN
             IF FOUND THEN
                 before := h;
                 h := leasehold.catch_up_1(h, leasehold.clock_1(), 0);
-                PERFORM leasehold.close_1(before, h, leasehold.clock_1());
+                ready := leasehold.close_1(before, h, leasehold.clock_1());
             END IF;
         END IF;
     END LOOP;
