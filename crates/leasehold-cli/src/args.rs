@@ -60,6 +60,9 @@ pub(crate) enum Command {
     Watch(ShowArgs),
     /// Take a lock away from its holder, or ask for it
     Release(ReleaseArgs),
+    /// Make or clean the tables of a database
+    #[command(subcommand, disable_help_subcommand = true)]
+    Store(StoreVerb),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -121,6 +124,23 @@ pub(crate) struct ReleaseArgs {
     /// Only from the holder with this token; needed when there are several
     #[arg(long, value_name = "N")]
     pub(crate) token: Option<u64>,
+}
+
+/// What can be done to a store as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreVerb {
+    /// Make what the store needs; nothing happens when it is there
+    Init(StoreArgs),
+    /// Remove what is over, which traffic would remove in time
+    Vacuum,
+}
+
+/// Arguments of `store init`.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Print the statements instead, for those who run migrations themselves
+    #[arg(long)]
+    pub(crate) print_sql: bool,
 }
 
 fn key(name: &str) -> Result<Key, String> {

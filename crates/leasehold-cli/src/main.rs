@@ -62,6 +62,7 @@ fn perform(cli: Cli) -> Result<Exit, Failure> {
             Command::Show(args) => cmd::show::show(args, &store()?).await,
             Command::Watch(args) => cmd::show::watch(args, &store()?).await,
             Command::Release(args) => cmd::release::release(args, &store()?).await,
+            Command::Store(verb) => cmd::store::store(verb, &store()?).await,
             Command::Completions { shell } => cmd::generate::completions(shell),
             Command::Man { command } => cmd::generate::man(&command),
         }

@@ -21,6 +21,8 @@ const HIDDEN: &str = "***";
 /// The store of this run.
 pub(crate) struct Chosen {
     store: Arc<dyn Store>,
+    /// May have a password in it.
+    pub(crate) url: String,
     pub(crate) verbose: bool,
 }
 
@@ -43,7 +45,7 @@ impl Chosen {
         if global.verbose {
             say(format_args!("store {}", shown.escape_debug()));
         }
-        Ok(Self { store: leasehold::open(&url)?, verbose: global.verbose })
+        Ok(Self { store: leasehold::open(&url)?, url, verbose: global.verbose })
     }
 
     /// Whatever goes wrong here: the URL is in order, so it is the store.

@@ -20,7 +20,11 @@ impl Silence {
     pub(crate) fn is_broken(&self) -> bool {
         match self {
             Self::Late => true,
-            Self::Failed(error) => code(error).is_none() || is_fatal(error) || is_missing(error),
+            Self::Failed(error) => {
+                // A primary that became a standby stays one: the next connection may find the new primary.
+                let is_standby = code(error) == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
+                code(error).is_none() || is_fatal(error) || is_missing(error) || is_standby
+            }
         }
     }
 

@@ -94,6 +94,11 @@ impl Link {
         }
     }
 
+    /// The statements that make the tables.
+    pub(crate) fn init_sql(&self) -> &str {
+        &self.inner.way.texts.init
+    }
+
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> Result<Vec<Row>> {
         let until = Instant::now() + self.target().timeout;

@@ -61,6 +61,19 @@ impl Postgres {
         Ok(Self { link: Link::new(Target::parse(url)?)?, sweeper: Arc::default() })
     }
 
+    /// The statements that make everything this store needs, for those who run migrations themselves. They can be run
+    /// again.
+    ///
+    /// ```
+    /// use leasehold_postgres::Postgres;
+    /// let store = Postgres::from_url("postgres://app@localhost/app?schema=my_locks")?;
+    /// assert!(store.init_sql().contains("CREATE SCHEMA IF NOT EXISTS \"my_locks\""));
+    /// # Ok::<(), leasehold_core::Error>(())
+    /// ```
+    pub fn init_sql(&self) -> &str {
+        self.link.init_sql()
+    }
+
     /// Removes everything that is over, which traffic would remove in time. Says how many locks it looked at.
     ///
     /// # Errors

@@ -215,6 +215,8 @@ pub use redact::redact;
 pub use leasehold_redis as redis;
 
 /// The SQLite store and its settings.
+#[cfg(feature = "postgres")]
+pub use leasehold_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use leasehold_sqlite as sqlite;
 #[cfg(feature = "zookeeper")]

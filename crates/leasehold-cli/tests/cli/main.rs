@@ -7,6 +7,7 @@
 
 mod ask;
 mod contention;
+mod database;
 mod elect;
 mod job;
 mod latch;
