@@ -16,7 +16,7 @@ use crate::turn;
 /// Renews claims that are all on one session.
 pub(crate) async fn renew(sessions: Arc<Sessions>, claims: Vec<Claim>) -> Result<Vec<Answer>> {
     let Some(first) = claims.first() else { return Ok(Vec::new()) };
-    let (session, is_new) = match sessions.open_one(first) {
+    let (session, is_new) = match sessions.open_one(first).await {
         Some(session) => {
             session.touch();
             (session, false)

@@ -77,9 +77,10 @@ impl Sessions {
     }
 
     /// The same, if it is open.
-    pub(crate) fn open_one(&self, claim: &Claim) -> Option<Arc<Session>> {
+    pub(crate) async fn open_one(&self, claim: &Claim) -> Option<Arc<Session>> {
         let slot = locked(&self.slots).get(&name(claim)).cloned()?;
-        let session = slot.try_lock().ok()?.clone();
+        // Waits for whoever opens it: a session that is there must not be taken for a new one, which needs no heartbeat.
+        let session = slot.lock().await.clone();
         session.filter(|session| !session.is_over())
     }
 
