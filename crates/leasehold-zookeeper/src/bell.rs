@@ -48,6 +48,7 @@ pub(crate) async fn listen(
         let Some(wakes) = &session.wakes else { return };
         match (event.event_type, event.session_state) {
             (EventType::NodeDataChanged, _) => {
+                session.rung.send_replace(());
                 let path = format!("{}/{}", session.clients(), session.node);
                 match session.zk.get_data(&path).await.ok().and_then(|(data, _)| key(&data)) {
                     Some(key) => wakes.look(&key),

@@ -44,6 +44,8 @@ pub(crate) struct Session {
     renewed: Mutex<Instant>,
     /// How often its node had been written to when that was last read.
     pub(crate) heard: AtomicI32,
+    /// Says that somebody rang: those who wait look again.
+    pub(crate) rung: watch::Sender<()>,
     /// Set before the driver ends: its watchers panic when it goes while somebody waits for them.
     ended: watch::Sender<bool>,
 }
@@ -72,6 +74,7 @@ impl Session {
             length,
             renewed: Mutex::new(Instant::now()),
             heard: AtomicI32::new(0),
+            rung: watch::Sender::new(()),
             ended,
             zk,
         }

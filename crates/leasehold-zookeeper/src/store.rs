@@ -113,13 +113,15 @@ impl ZooKeeper {
     async fn amended(&self, claim: &Claim, change: &Change) -> Result<Answer> {
         let session = self.sessions.of(claim).await?;
         let ids = [claim.id];
-        let depth = if matches!(change, Change::Ask(_)) { Depth::All } else { Depth::Ids(&ids) };
+        // These concern others, who are told.
+        let is_about_all = matches!(change, Change::Ask(_) | Change::Limit(_));
+        let depth = if is_about_all { Depth::All } else { Depth::Ids(&ids) };
         let operation =
             |ledger: &mut leasehold_core::OpenBook<'_>, now| rule::amend(ledger, claim, change, now);
         let (outcome, view, plan, number) =
             session.operate(&claim.key, Some(claim), depth, operation).await?;
-        ring(&session, &claim.key, &view, outcome.ended.iter().filter_map(|n| usize::try_from(n.0).ok()))
-            .await;
+        let told = outcome.ended.iter().chain(outcome.promoted.iter().map(|promotion| &promotion.inbox));
+        ring(&session, &claim.key, &view, told.filter_map(|n| usize::try_from(n.0).ok())).await;
         let mut answer = match plan.steps.is_empty() {
             true => session.answered(claim, &view, outcome.answer),
             false => session.written(claim, &view, &plan, number, outcome.answer),

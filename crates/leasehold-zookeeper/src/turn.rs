@@ -25,13 +25,20 @@ pub(crate) fn expect(session: &Arc<Session>, claim: &Claim, view: Option<View>) 
     if own.turn.as_ref().is_some_and(|turn| !turn.0.is_finished()) {
         return;
     }
-    let task = tokio::spawn(wait(Arc::downgrade(session), session.ending(), claim.clone(), view));
+    let task = tokio::spawn(wait(
+        Arc::downgrade(session),
+        session.ending(),
+        session.rung.subscribe(),
+        claim.clone(),
+        view,
+    ));
     own.turn = Some(Turn(task.abort_handle()));
 }
 
 async fn wait(
     session: Weak<Session>,
     mut ending: watch::Receiver<bool>,
+    mut rung: watch::Receiver<()>,
     claim: Claim,
     mut view: Option<View>,
 ) {
@@ -43,6 +50,7 @@ async fn wait(
             Ok(Look::Watching(watcher)) => tokio::select! {
                 biased;
                 _ = ending.wait_for(|ended| *ended) => return,
+                Ok(()) = rung.changed() => {}
                 _ = watcher.changed() => {}
             },
             Ok(Look::Changed) => {}

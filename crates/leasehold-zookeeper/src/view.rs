@@ -173,7 +173,7 @@ impl View {
             patience: 0,
             expires: None,
             lock_delay: 0,
-            inbox: Inbox(0),
+            inbox: Inbox(u64::MAX),
             label: "".into(),
             value: [].into(),
             count: None,
