@@ -17,6 +17,7 @@ cases!("amending":
     a_growing_claim_that_would_rather_not_wait_keeps_what_it_has,
     a_wish_for_more_can_be_taken_back,
     a_late_copy_of_a_change_undoes_nothing,
+    a_late_copy_of_a_change_does_not_undo_what_was_waited_for,
     a_late_copy_of_a_try_takes_nothing,
     more_than_the_limit_is_invalid,
     a_count_goes_down_once_per_operation,
@@ -108,6 +109,22 @@ async fn a_late_copy_of_a_change_undoes_nothing(scene: Scene) -> Verdict {
         assert_eq!((grant.units, grant.token), (1, token), "{late:?}");
     }
     assert_eq!(scene.raw(&claim.key).await?.units, 1);
+    Ok(())
+}
+
+async fn a_late_copy_of_a_change_does_not_undo_what_was_waited_for(scene: Scene) -> Verdict {
+    scene.needs(Capability::AmendUnits)?;
+    let key = scene.key();
+    let (grower, other) = (scene.claim(&key, 3, 3)?, scene.claim(&key, 2, 3)?);
+    scene.ask(&grower).await?.granted()?;
+    let fewer = Change::Units { to: 1, op: 1 };
+    scene.amend(&grower, fewer.clone()).await?.granted()?;
+    scene.ask(&other).await?.granted()?;
+    scene.amend(&grower, Change::Units { to: 3, op: 2 }).await?.waiting()?;
+    scene.release(&other).await?;
+    assert_eq!(scene.renew(&grower).await?.granted()?.units, 3);
+    assert_eq!(scene.amend(&grower, fewer).await?.granted()?.units, 3);
+    assert_eq!(scene.raw(&key).await?.units, 3);
     Ok(())
 }
 
