@@ -124,6 +124,9 @@ pub(crate) struct ReleaseArgs {
     /// Only from the holder with this token; needed when there are several
     #[arg(long, value_name = "N")]
     pub(crate) token: Option<u64>,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What can be done to a store as a whole.
@@ -174,7 +177,7 @@ mod tests {
             "leasehold show k --json --store memory://",
             "leasehold watch k",
             "leasehold release k",
-            "leasehold release k --force --token 7",
+            "leasehold release k --force --token 7 --json",
             "leasehold release k --ask --token 7",
             "leasehold run --yield k -- true",
             "leasehold completions bash",

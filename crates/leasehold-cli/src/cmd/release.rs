@@ -1,7 +1,9 @@
 //! `leasehold release`: taking a lock away from its holder, or asking for it.
 
-use leasehold::{Client, Holder, Key, Snapshot};
+use leasehold::{Client, Holder, Snapshot};
+use serde_json::json;
 
+use super::show::json;
 use crate::args::ReleaseArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{Plain, print};
@@ -18,15 +20,15 @@ pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, F
         None => None,
     };
     let Some(holder) = holder else {
-        print(match args.token {
+        let text = match args.token {
             Some(token) => format!("{key}: nobody holds it with token {token}"),
             None => format!("{key}: nobody holds it"),
-        })?;
-        return Ok(Exit::Success);
+        };
+        return said(&args, None, text, false);
     };
     let who = format!("{} (token {})", Plain(&holder.label), holder.token);
     if args.ask {
-        return ask(&client, key, &holder, &who).await;
+        return ask(&client, &args, &holder, &who).await;
     }
     if !args.force {
         let what = match holder.count {
@@ -36,23 +38,36 @@ pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, F
         return Err(Failure::new(Exit::Usage, format!("this would {what}: say --force to do it")));
     }
     let evicted = client.evict(key.as_str(), holder.token).await?;
-    print(match (evicted, holder.count) {
+    let text = match (evicted, holder.count) {
         (true, Some(_)) => format!("{key}: deleted"),
         (true, None) => format!("{key}: taken from {who}"),
         (false, Some(_)) => format!("{key}: has just opened"),
         (false, None) => format!("{key}: {who} had just let go"),
-    })?;
+    };
+    said(&args, Some(&holder), text, evicted)
+}
+
+/// Says what came of it: in words, or as one object.
+fn said(args: &ReleaseArgs, holder: Option<&Holder>, text: String, done: bool) -> Result<Exit, Failure> {
+    if args.json {
+        let what = if args.ask { "asked" } else { "released" };
+        let (token, label) = (holder.map(|holder| holder.token), holder.map(|holder| &holder.label));
+        print(json(&json!({"key": args.key.as_str(), what: done, "token": token, "label": label}))?)?;
+    } else {
+        print(text)?;
+    }
     Ok(Exit::Success)
 }
 
-async fn ask(client: &Client, key: &Key, holder: &Holder, who: &str) -> Result<Exit, Failure> {
+async fn ask(client: &Client, args: &ReleaseArgs, holder: &Holder, who: &str) -> Result<Exit, Failure> {
+    let key = &args.key;
     if holder.count.is_some() {
         let message = format!("\"{key}\" is a latch, which nobody holds: count it down, or delete it");
         return Err(Failure::new(Exit::Usage, message));
     }
     let asked = client.ask(key, holder.token).await?;
-    print(if asked { format!("{key}: asked {who}") } else { format!("{key}: {who} had let go") })?;
-    Ok(Exit::Success)
+    let text = if asked { format!("{key}: asked {who}") } else { format!("{key}: {who} had let go") };
+    said(args, Some(holder), text, asked)
 }
 
 /// The holder with the token, or the only one there is.

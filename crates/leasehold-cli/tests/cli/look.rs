@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::util::{FOR_EVER, Place, code, text};
 
@@ -18,10 +18,7 @@ fn fields(value: &Value) -> Vec<&str> {
 fn a_free_key_is_shown_with_empty_arrays() {
     let place = Place::new();
     let shown = place.show("k");
-    assert_eq!(
-        shown,
-        serde_json::json!({"key": "k", "kind": null, "limit": null, "holders": [], "waiters": []})
-    );
+    assert_eq!(shown, json!({"key": "k", "kind": null, "limit": null, "holders": [], "waiters": []}));
     let output = place.leasehold("show k").output().unwrap();
     assert_eq!((code(&output), text(&output.stdout)), (0, "k: free\n"));
 }
@@ -57,7 +54,7 @@ fn list_prints_an_array_of_what_starts_with_the_prefix() {
         assert_eq!(code(&output), 0);
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    assert_eq!(list("list --json"), serde_json::json!([]));
+    assert_eq!(list("list --json"), json!([]));
     let _one = place.hold("run orders/1");
     let _two = place.hold("run users/1");
     assert_eq!(list("list --json").as_array().unwrap().len(), 2);
@@ -124,6 +121,21 @@ fn release_of_one_of_several_needs_its_token() {
     assert_eq!(code(&two.finish()), 79);
     one.signal(Signal::TERM);
     assert_eq!(code(&one.finish()), 143);
+}
+
+#[test]
+fn release_says_in_json_what_it_did() {
+    let place = Place::new();
+    let said = || -> Value {
+        let output = place.leasehold("release k --force --json").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let free = json!({"key": "k", "released": false, "token": null, "label": null});
+    assert_eq!(said(), free);
+    let holder = place.hold("run --label me k");
+    let token = place.show("k")["holders"][0]["token"].clone();
+    assert_eq!(said(), json!({"key": "k", "released": true, "token": token, "label": "me"}));
+    holder.finish();
 }
 
 #[test]
