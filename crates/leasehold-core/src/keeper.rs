@@ -35,8 +35,13 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss};
 use crate::key::Key;
+use crate::pause::back_off;
 use crate::store::{Fut, Store};
 use tables::{Stand, Tables};
+
+/// The pause after a call that failed grows between these.
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
 /// The shared part: what clients, guards and the background task all look at.
 #[derive(Debug)]
@@ -220,7 +225,7 @@ impl Tries {
 
     /// Sleeps before the next try, or gives the error back when there is to be none.
     pub(crate) async fn pause_after(&mut self, error: Error, clock: &dyn Clock) -> Result<()> {
-        let pause = back_off(self.failed, Duration::from_secs(1));
+        let pause = back_off(self.failed, RETRY_FIRST, RETRY_LONGEST);
         self.failed += 1;
         if !error.is_retryable() || clock.now() + pause >= self.until {
             let in_doubt = if error.kind() == ErrorKind::Unavailable { self.doubt.take() } else { None };
@@ -232,10 +237,4 @@ impl Tries {
         tokio::time::sleep(pause).await;
         Ok(())
     }
-}
-
-/// A growing, jittered pause: 10 to 20 ms at first, never more than `most`.
-fn back_off(failed: u32, most: Duration) -> Duration {
-    let base = Duration::from_millis(10 << failed.min(10));
-    base.mul_f64(1.0 + fastrand::f64()).min(most)
 }

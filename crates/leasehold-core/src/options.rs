@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::capability::Renewal;
 use crate::owner::Owner;
+use crate::pause::back_off;
 
 /// How a claim is made and kept: one set of options for all primitives.
 ///
@@ -122,8 +123,8 @@ impl Options {
     /// The pause after this many attempts in vain.
     pub(crate) fn retry_pause(&self, failed: u32) -> Duration {
         let (first, longest) = self.retry;
-        let pause = first.saturating_mul(1 << failed.min(20)).min(longest);
-        pause.max(Duration::from_millis(1)).mul_f64(0.5 + fastrand::f64())
+        // Never none at all: that would keep a server busy.
+        back_off(failed, first, longest).max(Duration::from_micros(500))
     }
 
     /// Keeps the key blocked for this long after the claim *expired* (not after a release): time for the
@@ -158,13 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_give_or_take_a_half() {
-        let millis = Duration::from_millis;
-        let options = Options::new().retry(millis(10), millis(40));
-        for (failed, middle) in [(0, 10), (1, 20), (2, 40), (3, 40), (u32::MAX, 40)] {
-            let pause = options.retry_pause(failed);
-            assert!(pause >= millis(middle) / 2 && pause <= millis(middle) * 3 / 2, "{failed}: {pause:?}");
-        }
+    fn there_is_always_a_pause() {
         assert!(!Options::new().retry(Duration::ZERO, Duration::ZERO).retry_pause(0).is_zero());
     }
 }

@@ -12,7 +12,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes};
+use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes, back_off};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
@@ -179,10 +179,9 @@ impl Link {
     }
 }
 
-/// How long to wait after so many failures: a little at random, so that a crowd does not come all at once.
+/// How long to wait after so many failures.
 fn pause(failed: u32) -> Duration {
-    let most = 20 * 2_u64.saturating_pow(failed.min(6));
-    Duration::from_millis(fastrand::u64(most / 2..=most.min(1000)))
+    back_off(failed.saturating_sub(1), Duration::from_millis(30), Duration::from_millis(750))
 }
 
 fn no_connection() -> Error {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::leases::{Extension, Lease};
 use super::tables::Tables;
-use super::{Keeper, back_off};
+use super::{Keeper, RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::Leases;
 use crate::claim::{Answer, Change, Claim, ClaimId, Released};
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 use crate::mutant::Mutant;
+use crate::pause::back_off;
 
 /// A release that is still to be made.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Chore {
     /// Does it, however often it takes. The task calls this.
     pub(super) async fn finish(mut self, keeper: Arc<Keeper>) {
         while let Err(error) = self.attempt(&keeper).await {
-            let pause = back_off(self.failed, Duration::from_secs(1));
+            let pause = back_off(self.failed, RETRY_FIRST, RETRY_LONGEST);
             self.failed += 1;
             let closing = keeper.lock().closing && self.failed > 3;
             if closing || !error.is_retryable() || keeper.clock.now() + pause >= self.until {
@@ -141,9 +142,27 @@ impl Leaving {
 
     pub(crate) async fn finish(mut self) -> Result<Released> {
         let Some(chore) = &self.chore else { return Ok(Released::Gone) };
-        let released = chore.attempt(&self.keeper).await?;
-        self.done();
-        Ok(released)
+        let started = self.keeper.clock.now();
+        let error = match chore.attempt(&self.keeper).await {
+            Ok(released) => {
+                self.done();
+                return Ok(released);
+            }
+            Err(error) => error,
+        };
+        if !error.is_retryable() || self.keeper.clock.now().since(started) >= self.keeper.call_timeout / 2 {
+            return Err(error);
+        }
+        // A connection broke, and perhaps there is another by now.
+        let again = chore.attempt(&self.keeper).await;
+        if again.is_ok() {
+            self.done();
+        }
+        match again {
+            // The first may have happened: then nobody can say what it found.
+            Ok(Released::Gone) | Err(_) if error.kind() == ErrorKind::Indeterminate => Err(error),
+            again => again,
+        }
     }
 
     fn done(&mut self) {

@@ -7,22 +7,20 @@ use tokio::sync::oneshot;
 use super::entry::Phase;
 use super::leases::{Lease, LeaseKey};
 use super::tables::Tables;
+use super::{RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::Renewal;
 use crate::claim::{Answer, Claim, ClaimId, Grant};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{Loss, Stage};
 use crate::mutant::Mutant;
+use crate::pause::back_off;
 
 /// What is due within this time goes along with what is due now.
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// When the task wakes up at the latest.
 const IDLE: Duration = Duration::from_secs(3600);
-
-/// The pause after a failed renewal grows between these.
-const RETRY_LEAST: Duration = Duration::from_millis(10);
-const RETRY_MOST: Duration = Duration::from_secs(1);
 
 /// A renewal that is to be sent.
 #[derive(Debug, Default)]
@@ -264,7 +262,7 @@ impl Tables {
         }
         let Some(lease) = self.leases.get_mut(&key) else { return };
         let left = lease.extended().map_or(Duration::from_secs(6), |last| last.ends().since(now));
-        let pause = super::back_off(lease.failed, (left / 6).clamp(RETRY_LEAST, RETRY_MOST));
+        let pause = back_off(lease.failed, RETRY_FIRST, (left / 6).clamp(RETRY_FIRST, RETRY_LONGEST));
         lease.failed += 1;
         let deadline = lease.claims.iter().filter_map(|id| self.entries.get(id)?.hold.deadline()).min();
         let next = now + pause;

@@ -17,14 +17,16 @@ use crate::capability::Info;
 use crate::claim::{ClaimId, Inbox};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
+use crate::pause::back_off;
 use crate::rule::{self, Outcome};
 use crate::store::{Page, Promotion, Snapshot, Wakes};
 
 /// How often a swap is tried before the call gives up. Every failure means that somebody else succeeded.
 const ATTEMPTS: u32 = 48;
 
-/// The longest pause after a swap that came too late.
-const LONGEST_PAUSE: Duration = Duration::from_millis(64);
+/// The pause after a swap that came too late grows between these.
+const FIRST_PAUSE: Duration = Duration::from_micros(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// How long a record outlives what is in it: longer than any load waits for its swap, so that a client that
 /// saw the key free cannot write over what happened since.
@@ -290,6 +292,5 @@ enum Attempt<T> {
 
 /// Waits a random while, the longer the more often it was in vain.
 async fn pause(attempt: u32) {
-    let longest = Duration::from_micros(500).saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE);
-    tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+    tokio::time::sleep(back_off(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Error, ErrorKind, Result, back_off};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -135,8 +135,7 @@ async fn keep_connected(finder: Finder, dialer: Dialer, line: watch::Sender<Line
     }
 }
 
-/// A growing pause, different for every client: 10 to 20 ms at first, half a second to a second at most.
+/// How long to wait after so many failures.
 pub(crate) fn pause(failed: u32) -> Duration {
-    let base = Duration::from_millis(10 << failed.saturating_sub(1).min(6));
-    base.min(Duration::from_millis(500)).mul_f64(1.0 + fastrand::f64())
+    back_off(failed.saturating_sub(1), Duration::from_millis(15), Duration::from_millis(750))
 }

@@ -213,3 +213,18 @@ async fn a_late_copy_of_a_downgrade_does_not_undo_the_upgrade_after_it() {
     let seen = client.inspect("k").await.unwrap().unwrap();
     assert_eq!(seen.held(), crate::WHOLE, "it was told that it may write, and readers can come");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_over_a_broken_connection_is_tried_once_more() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let broken = |request, reply| Fault { request, reply, ..Fault::default() };
+    let refused = client.mutex("k").acquire().await.unwrap();
+    faults.once(Verb::Release, broken(Request::Refused, Reply::Delivered));
+    assert_eq!(refused.release().await.unwrap(), Released::Held);
+    let lost = client.mutex("k").acquire().await.unwrap();
+    faults.once(Verb::Release, broken(Request::Delivered, Reply::Lost));
+    // The second try finds nothing, and nobody can say what the first found.
+    assert_eq!(lost.release().await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert!(client.mutex("k").try_acquire().await.unwrap().is_some());
+}
