@@ -1,5 +1,6 @@
 //! Claims: one transaction when nobody else is there, and a place in the queue with the same one when somebody is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::rule::{self, Row};
@@ -34,12 +35,13 @@ impl Shared {
     /// Claims, and starts the lease in full: the keep-alive travels beside the claim, whose answer proves it.
     async fn claim_in_session(
         &self,
-        member: &Connection,
+        member: &Arc<Connection>,
         claim: &Claim,
         name: Name,
     ) -> Result<Answer, Fault> {
         for _ in 0..SESSIONS {
-            let Session { id, opened } = self.sessions.join(member, name).await?;
+            let session = self.sessions.join(member, name).await?;
+            let Session { id, opened, .. } = session;
             let keep = async {
                 match opened {
                     Some(_) => None,
@@ -47,10 +49,14 @@ impl Shared {
                 }
             };
             // The first to claim on a session makes the key whose end tells that the session has ended.
-            let greeting = opened.map(|_| put(self.names.inbox(claim.inbox, id), Vec::new(), id));
+            let greeting = session.is_new().then(|| put(self.names.inbox(claim.inbox, id), Vec::new(), id));
             let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, id, greeting));
             match claimed {
                 Ok((answer, proof)) => {
+                    session.greeted();
+                    if matches!(answer, Answer::Waiting(_)) {
+                        self.crowded.note(claim.id);
+                    }
                     let kept = kept.and_then(|kept| proven(&kept, proof)).map(|ttl| name.said(ttl));
                     return Ok(answer.on_session(opened.or(kept)));
                 }

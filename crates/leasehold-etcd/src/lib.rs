@@ -8,6 +8,8 @@ mod guarded;
 mod inbox;
 mod names;
 mod plan;
+#[doc(hidden)]
+pub mod raw;
 mod releasing;
 mod renewing;
 mod session;

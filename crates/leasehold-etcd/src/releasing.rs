@@ -1,10 +1,11 @@
 //! The end of claims: given back, withdrawn, taken away.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::rule;
-use leasehold_core::{BootClock, Claim, Clock, Key, Moment, OpenBook, Released, Result};
+use leasehold_core::{BootClock, Claim, ClaimId, Clock, Key, Moment, OpenBook, Released, Result};
 
 use crate::deciding::Matter;
 use crate::names::Standing;
@@ -42,7 +43,26 @@ impl Marks {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Mark>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Mark>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Claims that have waited, so that others may wait behind them.
+#[derive(Debug, Default)]
+pub(crate) struct Crowded(Mutex<HashSet<ClaimId>>);
+
+impl Crowded {
+    pub(crate) fn note(&self, id: ClaimId) {
+        self.lock().insert(id);
+    }
+
+    /// Whether it has.
+    pub(crate) fn forget(&self, id: &ClaimId) -> bool {
+        self.lock().remove(id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,19 +73,27 @@ impl Shared {
         self.on_a_member(|member| async move {
             match refuse_for {
                 None => self.give_back(&member, matter, claim).await,
-                Some(length) => self.withdraw(&member, matter, claim, length).await,
+                Some(length) => {
+                    self.crowded.forget(&claim.id);
+                    self.withdraw(&member, matter, claim, length).await
+                }
             }
         })
         .await
     }
 
-    /// One transaction when nobody waits; else who is next is granted by the one that gives back.
+    /// One transaction when nobody waits; else who is next is granted by the one that gives back. Who has waited looks
+    /// first: a transaction that could write goes through the log even if it does not, and a look is cheap.
     async fn give_back(
         &self,
         member: &Connection,
         matter: &Matter,
         claim: &Claim,
     ) -> Result<Released, Fault> {
+        if self.crowded.forget(&claim.id) {
+            let seen = self.look(member, matter).await?;
+            return self.end(member, matter, claim, seen).await;
+        }
         let (lock, own) = (&matter.lock, matter.lock.claim(Standing::Hold, &claim.id));
         let alone = [is_empty(&lock.standing(Standing::Wait)), is_empty(&lock.standing(Standing::Grow))];
         let compare = [vec![is_present(&own)], alone.to_vec()].concat();

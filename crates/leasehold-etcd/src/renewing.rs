@@ -34,7 +34,12 @@ impl Shared {
                 .on_a_member(|member| async move { self.renew_session(&member, *name, claims, known).await });
             answers.extend(round.await?);
         }
-        Ok(claims.iter().map(|claim| answers.remove(&claim.id).unwrap_or(Answer::Gone)).collect())
+        let answers: Vec<Answer> =
+            claims.iter().map(|claim| answers.remove(&claim.id).unwrap_or(Answer::Gone)).collect();
+        for (claim, _) in claims.iter().zip(&answers).filter(|(_, answer)| **answer == Answer::Gone) {
+            self.crowded.forget(&claim.id);
+        }
+        Ok(answers)
     }
 
     async fn renew_session(

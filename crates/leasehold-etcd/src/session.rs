@@ -7,10 +7,11 @@
 //! and a new leader starts every lease again in full.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Inbox};
+use leasehold_core::{Claim, ErrorKind, Inbox};
 use tokio::sync::OnceCell;
 
 use crate::wire::message::{Header, KeptAlive};
@@ -35,12 +36,17 @@ impl Name {
     }
 }
 
-/// Where the number of an etcd lease will be when there is one.
-type Place = Arc<OnceCell<i64>>;
+/// Where a session will be when it is open.
+#[derive(Debug, Default)]
+struct Place {
+    id: OnceCell<i64>,
+    /// Its key in the client's inbox was written.
+    greeted: AtomicBool,
+}
 
 /// The sessions of one store's clients.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Name, Place>>);
+pub(crate) struct Sessions(Mutex<HashMap<Name, Arc<Place>>>);
 
 /// A session to claim on.
 #[derive(Debug)]
@@ -48,31 +54,52 @@ pub(crate) struct Session {
     pub(crate) id: i64,
     /// What was said of its length, if it was opened for whoever has this.
     pub(crate) opened: Option<Duration>,
+    place: Arc<Place>,
+}
+
+impl Session {
+    /// Whether its key in the client's inbox is still to be written.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.place.greeted.load(Ordering::Relaxed)
+    }
+
+    /// That was written.
+    pub(crate) fn greeted(&self) {
+        self.place.greeted.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Sessions {
-    /// The session of this name, opened if there is none.
-    pub(crate) async fn join(&self, member: &Connection, name: Name) -> Result<Session, Fault> {
+    /// The session of this name, opened if there is none: on a task of its own, because others wait for it too, and
+    /// whoever asked first may not be polled any more.
+    pub(crate) async fn join(&self, member: &Arc<Connection>, name: Name) -> Result<Session, Fault> {
         let place = self.lock().entry(name).or_default().clone();
-        let mut opened = None;
-        let open = async || {
-            let granted = member.grant(seconds(name.lease)).await?;
-            opened = Some(name.said(granted.ttl));
-            Ok(granted.id)
-        };
-        let id = *place.get_or_try_init(open).await?;
-        Ok(Session { id, opened })
+        if let Some(id) = place.id.get() {
+            return Ok(Session { id: *id, opened: None, place });
+        }
+        let member = member.clone();
+        let opening = tokio::spawn(async move {
+            let mut opened = None;
+            let open = async || {
+                let granted = member.grant(seconds(name.lease)).await?;
+                opened = Some(name.said(granted.ttl));
+                Ok::<_, Fault>(granted.id)
+            };
+            let id = *place.id.get_or_try_init(open).await?;
+            Ok(Session { id, opened, place })
+        });
+        opening.await.unwrap_or_else(|e| Err(Fault::lost(ErrorKind::Unavailable, "the runtime has ended", e)))
     }
 
     /// The session of this name, if we opened one.
     pub(crate) fn get(&self, name: Name) -> Option<i64> {
-        self.lock().get(&name)?.get().copied()
+        self.lock().get(&name)?.id.get().copied()
     }
 
     /// It has ended: the next claim opens another.
     pub(crate) fn forget(&self, name: Name, ended: i64) {
         let mut open = self.lock();
-        if open.get(&name).is_some_and(|place| place.get() == Some(&ended)) {
+        if open.get(&name).is_some_and(|place| place.id.get() == Some(&ended)) {
             open.remove(&name);
         }
     }
@@ -80,14 +107,14 @@ impl Sessions {
     /// Ends the sessions of a client that is gone. What fails ends by itself.
     pub(crate) async fn close(&self, member: &Connection, inbox: Inbox) {
         let over: Vec<_> = self.lock().extract_if(|name, _| name.inbox == inbox).collect();
-        for id in over.iter().filter_map(|(_, place)| place.get()) {
+        for id in over.iter().filter_map(|(_, place)| place.id.get()) {
             if let Err(fault) = member.revoke(*id).await {
                 tracing::debug!(?fault, "a session is left to its end");
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Place>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Arc<Place>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::inbox::listen;
 use crate::names::Names;
+use crate::releasing::{Crowded, Marks};
 use crate::session::Sessions;
 use crate::url::Target;
 use crate::wire::message::Range;
@@ -66,10 +67,11 @@ pub struct Etcd(pub(crate) Arc<Shared>);
 /// What all clients of one store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
     pub(crate) names: Names,
     pub(crate) sessions: Sessions,
-    pub(crate) marks: crate::releasing::Marks,
+    pub(crate) marks: Marks,
+    pub(crate) crowded: Crowded,
     listeners: Mutex<Vec<AbortHandle>>,
 }
 
@@ -94,8 +96,15 @@ impl Etcd {
     pub fn from_url(url: &str) -> Result<Self> {
         let target = Target::parse(url)?;
         let names = Names::new(&target.prefix);
-        let (sessions, marks) = (Sessions::default(), Default::default());
-        let shared = Shared { link: Link::new(target), names, sessions, marks, listeners: Mutex::default() };
+        let (sessions, marks, crowded) = (Sessions::default(), Marks::default(), Crowded::default());
+        let shared = Shared {
+            link: Arc::new(Link::new(target)),
+            names,
+            sessions,
+            marks,
+            crowded,
+            listeners: Mutex::default(),
+        };
         Ok(Self(Arc::new(shared)))
     }
 }

@@ -19,7 +19,7 @@ use super::fault::Fault;
 use super::grpc::{Caller, Incoming};
 use super::message::{
     Authenticate, Authenticated, Committed, Empty, Header, KeptAlive, LeaseGrant, LeaseGranted, LeaseId,
-    Range, Ranged, TimeLeft, TimeToLive, Txn, Watch,
+    LockRequest, Locked, Range, Ranged, TimeLeft, TimeToLive, Txn, Unlock, Watch,
 };
 use crate::url::Target;
 
@@ -70,7 +70,8 @@ impl Connection {
         };
         if let Login { user: Some(name), password: Some(password) } = target.login.clone() {
             let login = Authenticate { name, password };
-            let reply: Authenticated = connection.caller.call("Auth/Authenticate", &login).await?;
+            let reply: Authenticated =
+                connection.caller.call("etcdserverpb.Auth/Authenticate", &login).await?;
             let token = reply.token.try_into();
             let token = token.map_err(|e: http::header::InvalidHeaderValue| {
                 Fault::lost(ErrorKind::Protocol, "the token is none", e)
@@ -129,34 +130,45 @@ impl Connection {
     }
 
     pub(crate) async fn txn(&self, txn: &Txn) -> Result<Committed, Fault> {
-        self.call("KV/Txn", txn).await
+        self.call("etcdserverpb.KV/Txn", txn).await
     }
 
     pub(crate) async fn range(&self, range: &Range) -> Result<Ranged, Fault> {
-        self.call("KV/Range", range).await
+        self.call("etcdserverpb.KV/Range", range).await
     }
 
     pub(crate) async fn grant(&self, ttl: i64) -> Result<LeaseGranted, Fault> {
-        self.call("Lease/LeaseGrant", &LeaseGrant { ttl }).await
+        self.call("etcdserverpb.Lease/LeaseGrant", &LeaseGrant { ttl }).await
     }
 
     /// Its answer alone proves nothing: see `session.rs`.
     pub(crate) async fn keep_alive(&self, id: i64) -> Result<KeptAlive, Fault> {
-        self.call("Lease/LeaseKeepAlive", &LeaseId { id }).await
+        self.call("etcdserverpb.Lease/LeaseKeepAlive", &LeaseId { id }).await
     }
 
     pub(crate) async fn time_left(&self, id: i64, keys: bool) -> Result<TimeLeft, Fault> {
-        self.call("Lease/LeaseTimeToLive", &TimeToLive { id, keys }).await
+        self.call("etcdserverpb.Lease/LeaseTimeToLive", &TimeToLive { id, keys }).await
     }
 
     pub(crate) async fn revoke(&self, id: i64) -> Result<(), Fault> {
-        let _: Empty = self.call("Lease/LeaseRevoke", &LeaseId { id }).await?;
+        let _: Empty = self.call("etcdserverpb.Lease/LeaseRevoke", &LeaseId { id }).await?;
+        Ok(())
+    }
+
+    /// The server's own lock, however long that takes: for benchmarks only.
+    pub(crate) async fn lock(&self, name: &str, lease: i64) -> Result<Locked, Fault> {
+        self.caller.call("v3lockpb.Lock/Lock", &LockRequest { name: name.as_bytes().to_vec(), lease }).await
+    }
+
+    /// Gives that back.
+    pub(crate) async fn unlock(&self, key: Vec<u8>) -> Result<(), Fault> {
+        let _: Empty = self.call("v3lockpb.Lock/Unlock", &Unlock { key }).await?;
         Ok(())
     }
 
     /// Listens to one key.
     pub(crate) async fn watch(&self, watch: &Watch) -> Result<Incoming, Fault> {
-        self.caller.stream("Watch/Watch", watch).await
+        self.caller.stream("etcdserverpb.Watch/Watch", watch).await
     }
 }
 

@@ -44,7 +44,7 @@ impl Caller {
         let mut request = Request::builder()
             .method(Method::POST)
             .version(Version::HTTP_2)
-            .uri(format!("{}/etcdserverpb.{path}", self.origin))
+            .uri(format!("{}/{path}", self.origin))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             // A member without a leader says so at once, and ends its watches.

@@ -1,11 +1,10 @@
 //! The members that a URL names: one connection at a time, to another member when it fails.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Result};
-use tokio::sync::Mutex;
 
 use super::connection::Connection;
 use super::fault::Fault;
@@ -15,6 +14,8 @@ use crate::url::Target;
 pub(crate) struct Link {
     target: Target,
     current: Mutex<Option<Arc<Connection>>>,
+    /// One task at a time makes a connection.
+    dialling: tokio::sync::Mutex<()>,
     /// Which member is tried first.
     first: AtomicUsize,
 }
@@ -23,7 +24,7 @@ impl Link {
     pub(crate) fn new(target: Target) -> Self {
         // Clients spread over the members; each stays where it is for as long as that works.
         let first = AtomicUsize::new(fastrand::usize(..target.members.len().max(1)));
-        Self { target, current: Mutex::default(), first }
+        Self { target, current: Mutex::default(), dialling: tokio::sync::Mutex::default(), first }
     }
 
     /// How long a call may take.
@@ -31,19 +32,36 @@ impl Link {
         self.target.timeout
     }
 
-    /// The connection, made anew if need be.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>> {
-        let mut current = self.current.lock().await;
-        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_retired()) {
-            return Ok(connection.clone());
+    /// The connection, made anew if need be: on a task of its own, because others wait for it too, and whoever asked first
+    /// may not be polled any more.
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
         }
-        *current = None;
+        let link = self.clone();
+        let ended = |_| Error::new(ErrorKind::Unavailable, "the runtime has ended: connect again");
+        tokio::spawn(async move { link.dial().await }).await.unwrap_or_else(|e| Err(ended(e)))
+    }
+
+    fn current(&self) -> Option<Arc<Connection>> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.clone().filter(|connection| !connection.is_retired())
+    }
+
+    async fn dial(&self) -> Result<Arc<Connection>> {
+        let _turn = self.dialling.lock().await;
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
         let members = &self.target.members;
         let mut failure = Error::new(ErrorKind::Invalid, "no host is named");
         for _ in 0..members.len() {
             let at = self.first.load(Ordering::Relaxed) % members.len();
             match Connection::dial(&self.target, &members[at]).await {
-                Ok(connection) => return Ok(current.insert(connection).clone()),
+                Ok(connection) => {
+                    let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                    return Ok(current.insert(connection).clone());
+                }
                 Err(Fault::Final(error)) => return Err(error),
                 Err(fault) => {
                     self.first.store(at + 1, Ordering::Relaxed);

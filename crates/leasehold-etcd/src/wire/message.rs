@@ -300,3 +300,24 @@ impl fmt::Debug for Authenticated {
         f.write_str("Authenticated(***)")
     }
 }
+
+/// The server's own lock, for benchmarks.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct LockRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) name: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    pub(crate) lease: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Locked {
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Unlock {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+}
