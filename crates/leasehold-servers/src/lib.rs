@@ -5,6 +5,7 @@
 
 pub mod consul;
 pub mod etcd;
+pub mod mariadb;
 pub mod postgres;
 mod process;
 mod proxy;
