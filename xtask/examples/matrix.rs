@@ -20,6 +20,7 @@ fn stores() -> Vec<Info> {
         leasehold_sqlite::INFO.clone(),
         leasehold_redis::INFO.clone(),
         leasehold_postgres::INFO.clone(),
+        leasehold_mysql::INFO.clone(),
         leasehold_zookeeper::INFO.clone(),
         leasehold_etcd::INFO.clone(),
         leasehold_consul::INFO.clone(),

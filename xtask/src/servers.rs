@@ -44,6 +44,12 @@ const NEEDS: &[Need] = &[
         by: "leasehold-postgres and leasehold-servers",
     },
     Need {
+        name: "mysql",
+        program: "mariadbd",
+        packages: &["mariadb-server"],
+        by: "leasehold-mysql and leasehold-servers",
+    },
+    Need {
         name: "pgbouncer",
         program: "pgbouncer",
         packages: &["pgbouncer"],

@@ -62,6 +62,11 @@ const SCHEMES: &[Scheme] = &[
         open: with_feature!("postgres", |url| Ok(Arc::new(leasehold_postgres::Postgres::from_url(url)?))),
     },
     Scheme {
+        name: "mysql",
+        starts: &["mysql", "mariadb"],
+        open: with_feature!("mysql", |url| Ok(Arc::new(leasehold_mysql::Mysql::from_url(url)?))),
+    },
+    Scheme {
         name: "zookeeper",
         starts: &["zookeeper"],
         open: with_feature!("zookeeper", |url| Ok(Arc::new(leasehold_zookeeper::ZooKeeper::from_url(url)?))),
@@ -238,6 +243,7 @@ mod tests {
             "redis://u:hunter2@h?x=1",
             "redlock://u:hunter2@h",
             "postgres://u:hunter2@h/d?x=1",
+            "mysql://u:hunter2@h/d?x=1",
             "quorum:redis://u:hunter2@h,redis://u:hunter2@h,memory://c",
             "memory://u:hunter2@h",
             "u:hunter2@h",

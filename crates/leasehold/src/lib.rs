@@ -215,6 +215,8 @@ pub use redact::redact;
 pub use leasehold_redis as redis;
 
 /// The SQLite store and its settings.
+#[cfg(feature = "mysql")]
+pub use leasehold_mysql as mysql;
 #[cfg(feature = "postgres")]
 pub use leasehold_postgres as postgres;
 #[cfg(feature = "sqlite")]

@@ -1,5 +1,6 @@
 //! `leasehold store`: what a database's administrator does once, or now and then.
 
+use leasehold::mysql::Mysql;
 use leasehold::postgres::Postgres;
 
 use crate::args::{StoreArgs, StoreVerb};
@@ -16,21 +17,43 @@ pub(crate) async fn store(verb: StoreVerb, store: &Chosen) -> Result<Exit, Failu
             store.connect().await?;
         }
         StoreVerb::Vacuum => {
-            let looked = database(store)?.vacuum().await?;
-            print(format_args!("{looked} locks looked at"))?;
+            database(store)?.vacuum().await?;
         }
     }
     Ok(Exit::Success)
 }
 
-/// The database that the URL names.
-fn database(store: &Chosen) -> Result<Postgres, Failure> {
-    let is_database = ["postgres:", "postgresql:"].iter().any(|start| store.url.starts_with(start));
-    if is_database {
-        return Ok(Postgres::from_url(&store.url)?);
+/// A store with tables.
+enum Database {
+    Postgres(Postgres),
+    Mysql(Mysql),
+}
+
+impl Database {
+    fn init_sql(&self) -> String {
+        match self {
+            Self::Postgres(store) => store.init_sql().to_owned(),
+            Self::Mysql(store) => store.init_sql(),
+        }
     }
-    Err(Failure::new(
-        Exit::Usage,
-        "this store has no tables that need it: only databases do, like postgres://host/database",
-    ))
+
+    async fn vacuum(&self) -> Result<u64, leasehold::Error> {
+        match self {
+            Self::Postgres(store) => store.vacuum().await,
+            Self::Mysql(store) => store.vacuum().await,
+        }
+    }
+}
+
+/// The database that the URL names.
+fn database(store: &Chosen) -> Result<Database, Failure> {
+    match store.url.split_once(':').map_or("", |(scheme, _)| scheme) {
+        "postgres" | "postgresql" => Ok(Database::Postgres(Postgres::from_url(&store.url)?)),
+        "mysql" | "mariadb" => Ok(Database::Mysql(Mysql::from_url(&store.url)?)),
+        _ => {
+            let message =
+                "this store has no tables that need it: only databases do, like postgres://host/database";
+            Err(Failure::new(Exit::Usage, message))
+        }
+    }
 }

@@ -21,7 +21,7 @@ fn a_database_that_was_made_by_the_printed_statements_can_be_used_and_cleaned() 
     server.sql(&sql);
     assert_eq!(leasehold(&url, &["store", "init"]).0, 0);
     assert_eq!(leasehold(&url, &["run", "orders/42", "--", "echo", "held"]), (0, "held\n".to_owned()));
-    assert_eq!(leasehold(&url, &["store", "vacuum"]), (0, "0 locks looked at\n".to_owned()));
+    assert_eq!(leasehold(&url, &["store", "vacuum"]), (0, String::new()));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! The connections of one store: few, made when they are needed, thrown away when in doubt.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::{Error, ErrorKind, Result};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::fault::{is_missing, refusal};
+use crate::sql::{init_sql, with};
+use crate::url::Target;
+
+/// The connections of one store.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) target: Target,
+    idle: Mutex<Vec<Conn>>,
+    places: Semaphore,
+    /// Whether the tables were seen.
+    is_ready: AtomicBool,
+}
+
+/// A connection that one step has for itself.
+pub(crate) struct Wire<'a> {
+    conn: Conn,
+    link: &'a Link,
+    _place: SemaphorePermit<'a>,
+}
+
+impl Link {
+    pub(crate) fn new(target: Target) -> Arc<Self> {
+        let places = Semaphore::new(target.connections);
+        Arc::new(Self { target, idle: Mutex::default(), places, is_ready: AtomicBool::new(false) })
+    }
+
+    /// The statements that make the tables.
+    pub(crate) fn init_sql(&self) -> String {
+        init_sql(&self.target.prefix).expect("the prefix was checked with the URL")
+    }
+
+    /// A connection, by then.
+    pub(crate) async fn connected(&self, until: Instant) -> Result<Wire<'_>> {
+        let place = timeout_at(until, self.places.acquire()).await;
+        let place = place.map_err(|_| late())?.map_err(|_| late())?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => self.dial(until).await?,
+        };
+        Ok(Wire { conn, link: self, _place: place })
+    }
+
+    async fn dial(&self, until: Instant) -> Result<Conn> {
+        let limit = self.target.connect_timeout.min(until - Instant::now());
+        let made = timeout(limit, Conn::new(self.target.opts.clone())).await;
+        let place = &self.target.place;
+        let why = |error: Error| {
+            let message = error.to_string();
+            let message = message.strip_prefix("mysql: ").unwrap_or(&message).to_owned();
+            Error::new(error.kind(), format!("{place}: {message}")).at("mysql")
+        };
+        let mut conn = made.map_err(|_| late())?.map_err(|cause| why(refusal(cause)))?;
+        if !self.is_ready.load(Ordering::Acquire) {
+            timeout_at(until, self.prepare(&mut conn)).await.map_err(|_| late())??;
+            self.is_ready.store(true, Ordering::Release);
+        }
+        Ok(conn)
+    }
+
+    /// Makes the tables if they are missing.
+    async fn prepare(&self, conn: &mut Conn) -> Result<()> {
+        let ask = with(&self.target.prefix, "SELECT format FROM leasehold_store");
+        let mut seen = conn.query_first::<i64, _>(&ask).await;
+        if seen.as_ref().is_err_and(is_missing) {
+            tracing::debug!("making the tables");
+            let alone = "SELECT GET_LOCK('leasehold init', 10)";
+            let made: Result<(), mysql_async::Error> = async {
+                conn.query_drop(alone).await?;
+                conn.query_drop(self.init_sql()).await?;
+                conn.query_drop("SELECT RELEASE_LOCK('leasehold init')").await
+            }
+            .await;
+            made.map_err(|cause| {
+                let error = refusal(cause);
+                if error.kind() != ErrorKind::Denied {
+                    return error;
+                }
+                let message = "the lock tables are missing and this user may not make them: run the statements of \
+                               `leasehold store init --print-sql`, or give it the right";
+                Error::new(ErrorKind::Denied, message).at("mysql").because(error)
+            })?;
+            seen = conn.query_first(&ask).await;
+        }
+        match seen.map_err(refusal)? {
+            Some(1) => Ok(()),
+            _ => {
+                let message = "the lock tables were made by another version of leasehold: use another prefix";
+                Err(Error::new(ErrorKind::Conflict, message).at("mysql"))
+            }
+        }
+    }
+
+    /// The tables are not there any more: looks again with the next connection.
+    pub(crate) fn forget(&self) {
+        self.is_ready.store(false, Ordering::Release);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The rows that one statement answers, outside of any transaction.
+    pub(crate) async fn read(&self, sql: &str) -> Result<Vec<Row>> {
+        let until = Instant::now() + self.target.timeout;
+        let mut wire = self.connected(until).await?;
+        let rows = timeout_at(until, wire.say(&with(&self.target.prefix, sql))).await;
+        match rows {
+            Ok(Ok(rows)) => {
+                wire.give_back();
+                Ok(rows)
+            }
+            Ok(Err(cause)) => {
+                if is_missing(&cause) {
+                    self.forget();
+                }
+                Err(refusal(cause))
+            }
+            Err(_) => Err(late()),
+        }
+    }
+}
+
+impl Wire<'_> {
+    /// All rows of all statements.
+    pub(crate) async fn say(&mut self, sql: &str) -> Result<Vec<Row>, mysql_async::Error> {
+        let mut result = self.conn.query_iter(sql).await?;
+        let mut all = Vec::new();
+        while !result.is_empty() {
+            all.extend(result.collect::<Row>().await?);
+        }
+        Ok(all)
+    }
+
+    /// It is in order, and nothing is open on it: others may use it.
+    pub(crate) fn give_back(self) {
+        self.link.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.conn);
+    }
+}
+
+/// Nothing was committed by then.
+pub(crate) fn late() -> Error {
+    let message = "no answer in time: check that the server runs and can be reached";
+    Error::new(ErrorKind::Unavailable, message).at("mysql")
+}
