@@ -18,6 +18,9 @@ use crate::scene::{GLANCE, SLACK, Scene};
 use crate::verdict::{Stop, Verdict};
 use plan::{Act, Plan};
 
+/// How long a sequence may wait for things to be over: where leases are long it ends earlier.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Plays one random sequence on both.
 pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
     let another;
@@ -31,11 +34,15 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
     let key = scene.key();
     let mut sides = [Side::new(model, key.clone()), Side::new(scene.store.clone(), key.clone())];
     let mut plan = Plan::new(seed, key, scene);
-    let mut played = Vec::new();
+    let (mut played, mut waited) = (Vec::new(), Duration::ZERO);
     for step in 0..steps {
         let act = plan.next();
         played.push(format!("{act:?}"));
         if let Act::Lapse(length) = act {
+            waited += length;
+            if waited > PATIENCE.max(length) {
+                return Ok(());
+            }
             tokio::time::sleep(length).await;
             let probes = plan.probes();
             for side in &sides {

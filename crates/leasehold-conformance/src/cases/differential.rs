@@ -13,7 +13,7 @@ cases!("differential": random_sequences_give_the_answers_of_the_model);
 /// How many operations a sequence has.
 const STEPS: usize = 60;
 /// How many are played at the same time, each on a key of its own.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 30;
 
 async fn random_sequences_give_the_answers_of_the_model(scene: Scene) -> Verdict {
     scene.needs_order()?;
