@@ -66,16 +66,7 @@ impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
         let (claim, queued, granted, ended) = (None, None, None, None);
         let (asked, over) = (now, false);
-        self.0.push(Attempt {
-            spot,
-            fairness,
-            asked,
-            claim,
-            queued,
-            granted,
-            ended,
-            over,
-        });
+        self.0.push(Attempt { spot, fairness, asked, claim, queued, granted, ended, over });
         self.0.len() as u64 - 1
     }
 
