@@ -1,4 +1,5 @@
 //! What only this store could get wrong.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 use std::sync::Arc;
 use std::time::Duration;
