@@ -51,7 +51,8 @@ fn a_schedule_has_at_least_two_hundred_events() {
 #[test]
 fn clocks_too_far_apart_are_reported() {
     let setup = Setup { rates: Rates::TooFarApart, ..Setup::default() };
-    let caught = (1..=SCHEDULES).map(|seed| run(&setup, seed)).find_map(|verdict| verdict.violation);
-    let violation = caught.expect("clocks at 0.9 and 1.1 must be reported: does the checker bite?");
-    assert!(violation.contains("believe"), "{violation}");
+    let violations = (1..=SCHEDULES).filter_map(|seed| run(&setup, seed).violation);
+    // Other laws break too, and one schedule reports the first.
+    let caught = violations.into_iter().find(|violation| violation.contains("believe"));
+    assert!(caught.is_some(), "clocks at 0.9 and 1.1 must be reported: does the checker bite?");
 }
