@@ -219,7 +219,8 @@ impl Beliefs {
         }
         for belief in sound().filter(|belief| !belief.changing) {
             let label = belief.attempt.to_string();
-            let holds = seen.and_then(|seen| seen.holders.iter().find(|holder| holder.label == label));
+            // The last one: what the attempt lost before may keep its units for the lock delay.
+            let holds = seen.and_then(|seen| seen.holders.iter().rfind(|holder| holder.label == label));
             let held = holds.map_or(0, |holder| holder.units);
             if held < belief.units {
                 return Some(format!(
