@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
 
 mod cargo;
+mod failures;
 mod fetch;
 mod programs;
 mod servers;

@@ -15,7 +15,7 @@ use crate::cargo;
 const LANES: usize = 3;
 
 /// One test program.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// The file to run.
     executable: PathBuf,
@@ -46,7 +46,16 @@ impl Program {
         Some(Self { executable, package })
     }
 
-    fn name(&self) -> String {
+    /// Runs one of its tests with nothing beside it: what it said, and whether it went well.
+    pub(crate) fn run_alone(&self, test: &str, prepare: impl Fn(&mut Command)) -> (String, bool) {
+        let mut command = self.command();
+        prepare(command.args(["--exact", test]));
+        let (said, is_well, _) = listen(command);
+        (said, is_well)
+    }
+
+    /// The package and the program.
+    pub(crate) fn name(&self) -> String {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         format!("{} {}", name(&self.package), name(&self.executable))
     }
@@ -65,12 +74,12 @@ fn text<'a>(line: &'a str, field: &str) -> Option<&'a str> {
 }
 
 /// Runs the programs, [`LANES`] at a time, each with what `prepare` adds. What a program said is printed when it has
-/// ended, so that no two mix, and handed to `count` with whether it went well.
+/// ended, so that no two mix, and handed to `count` with its program and whether it went well.
 pub(crate) fn run(
     programs: &[Program],
     prepare: impl Fn(&mut Command) + Sync,
     out: &mut (impl Write + Send),
-    count: &mut (impl FnMut(&str, bool) + Send),
+    count: &mut (impl FnMut(&Program, &str, bool) + Send),
 ) {
     let next = Mutex::new(programs.iter());
     let report = Mutex::new((out, count));
@@ -85,7 +94,7 @@ pub(crate) fn run(
             // Whoever reads may have gone; the tests are run to their end all the same.
             let _ = writeln!(out, "     Ran {} in {took} s\n{said}", program.name());
             let _ = out.flush();
-            count(&said, is_well);
+            count(program, &said, is_well);
         }
     };
     std::thread::scope(|scope| {
@@ -133,7 +142,7 @@ mod tests {
         let program = |name: &str| Program { executable: name.into(), package: "/".into() };
         let (mut well, mut ill) = (0, 0);
         let programs: Vec<_> = ["true", "false", "true", "no such program"].map(program).into();
-        run(&programs, |_| {}, &mut std::io::sink(), &mut |_, is_well| {
+        run(&programs, |_| {}, &mut std::io::sink(), &mut |_, _, is_well| {
             if is_well { well += 1 } else { ill += 1 }
         });
         assert_eq!((well, ill), (2, 2));

@@ -17,7 +17,7 @@ use crate::scene::Scene;
 use crate::verdict::{Stop, Verdict};
 
 /// A trial that takes longer than this hangs, and fails.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(240);
 /// The same for the long runs that [`SOAK`] asks for.
 const SOAK_DEADLINE: Duration = Duration::from_secs(3600);
 /// Stores that may be missing, separated by commas.

@@ -16,7 +16,7 @@ use crate::waiting::{Refusals, Watched};
 
 /// How late a store, a timer and a busy machine may be together. Not a measure of speed: it only tells "late"
 /// from "never".
-pub(crate) const SLACK: Duration = Duration::from_secs(5);
+pub(crate) const SLACK: Duration = Duration::from_secs(20);
 /// How often an event that nobody announces is looked for.
 pub(crate) const GLANCE: Duration = Duration::from_millis(5);
 /// A lease that does not end during a case.

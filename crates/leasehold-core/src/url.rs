@@ -147,6 +147,11 @@ impl Url {
     }
 }
 
+/// The start of a text, as a message repeats it: on one line, and not a megabyte of it.
+fn shown(text: &str) -> String {
+    text.escape_debug().take(60).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

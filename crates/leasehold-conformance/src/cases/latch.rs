@@ -235,7 +235,7 @@ async fn deleting_ends_waiters_with_an_error(scene: Scene) -> Verdict {
 }
 
 async fn wait_within_says_no_and_leaves_no_place(scene: Scene) -> Verdict {
-    const LIMIT: Duration = Duration::from_millis(50);
+    const LIMIT: Duration = Duration::from_millis(400);
     let key = scene.key();
     let latch = latch(&scene, &key).await?;
     assert!(latch.set(1).await?);

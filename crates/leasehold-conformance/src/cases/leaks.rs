@@ -62,7 +62,7 @@ impl Belongings {
 
 /// A client that asks the store to refuse late claims only briefly, so that marks end within the case.
 async fn hasty(scene: &Scene) -> Verdict<Client> {
-    let builder = Client::builder().call_timeout(Duration::from_secs(1));
+    let builder = Client::builder().call_timeout(Duration::from_secs(3));
     Ok(builder.connect(scene.fixture.store().await?).await?)
 }
 

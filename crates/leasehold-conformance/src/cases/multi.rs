@@ -93,7 +93,7 @@ async fn parts_that_were_waited_for_come_free_again_after_the_limit(scene: Scene
     let [a, b] = keys(&scene);
     let _busy = scene.fixture.connect().await?.mutex(b.as_str()).acquire().await?;
     let client = scene.fixture.connect().await?;
-    let none = all(&client, &[&b, &a]).acquire_within(Duration::from_millis(50)).await?;
+    let none = all(&client, &[&b, &a]).acquire_within(Duration::from_millis(400)).await?;
     assert!(none.is_none());
     assert_eq!(scene.raw(&a).await?.holders, 0, "it kept one of two");
     scene.until_raw(&b, |now| (now.holders, now.waiters) == (1, 0)).await

@@ -169,7 +169,7 @@ async fn an_upgrade_that_ran_out_of_time_still_reads(scene: Scene) -> Verdict {
     let _reader = lock.read().acquire().await?;
     let upgradable = lock.upgradable().acquire().await?;
     let upgradable =
-        upgradable.upgrade_within(Duration::from_millis(50)).await?.expect_err("a reader is there");
+        upgradable.upgrade_within(Duration::from_millis(400)).await?.expect_err("a reader is there");
     assert!(upgradable.is_valid());
     assert_eq!(scene.raw(&key).await?.waiters, 0, "the wish was left behind");
     let _later = lock.read().try_acquire().await?.expect("readers share with an upgradable");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::About;
+use super::{About, shown};
 use crate::error::Result;
 
 /// A host and a port.
@@ -27,23 +27,36 @@ impl Address {
     /// # Errors
     /// `Invalid` when the host is empty or the port is none.
     pub fn parse(about: About, text: &str, default_port: u16) -> Result<Self> {
-        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
-            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        let (host, port, is_v6) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, "")) => (host, None, true),
+            // Without the colon it is no port, and the bracket makes the message say so.
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("]")), true),
+            None => text.split_once(':').map_or((text, None, false), |(host, port)| (host, Some(port), false)),
         };
+        let host = about.decode(host)?;
         if host.is_empty() {
             return Err(about.malformed());
         }
+        if is_v6 && host.parse::<std::net::Ipv6Addr>().is_err() || !is_v6 && host.contains(is_no_part_of_a_host) {
+            return Err(about.invalid(format!("\"{}\" is no host: {}", shown(&host), about.forms)));
+        }
         let no_port = |port: &str| {
-            let port = port.escape_debug();
+            let port = shown(port);
             about.invalid(format!(
                 "\"{port}\" is no port: write host:{default_port}, and [::1]:{default_port} for IPv6"
             ))
         };
-        let port = port.map_or(Ok(default_port), |port| port.parse().map_err(|_| no_port(port)))?;
-        Ok(Self { host: about.decode(host)?, port })
+        // Not "+1", which is a number; and at port 0 nobody listens.
+        let number = |port: &str| port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok()).flatten();
+        let port = port.map_or(Some(default_port), number).filter(|&port| port != 0);
+        let port = port.ok_or_else(|| no_port(text.rsplit_once(':').map_or("", |(_, port)| port)))?;
+        Ok(Self { host, port })
     }
+}
+
+/// Names of hosts are short of rules; what separates the parts of a URL, or cannot be seen, is in none.
+fn is_no_part_of_a_host(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "#?/\\@[]<>\"'{}|^`:,&=;".contains(c)
 }
 
 impl fmt::Display for Address {
@@ -69,8 +82,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_is_none_is_refused() {
+        for text in ["", ":1", "a b", "a#b", "a%0ab", "a%00", "[a]", "[::1", "[]", "a\\b", "%2f", "a%40b"] {
+            let refused = Address::parse(ABOUT, text, 5);
+            assert!(refused.is_err(), "{text}: {refused:?}");
+        }
+    }
+
+    #[test]
     fn a_port_that_is_none_is_refused() {
-        for text in ["h:", "h:x", "h:70000", "::1", "[::1]1x", "h:-1"] {
+        for text in ["h:", "h:x", "h:70000", "::1", "[::1]1", "[::1]:", "h:-1", "h:+1", "h:0", "h:1:2"] {
             let refused = Address::parse(ABOUT, text, 5);
             assert!(refused.is_err(), "{text}: {refused:?}");
         }

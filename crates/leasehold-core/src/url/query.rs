@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::About;
+use super::{About, shown};
 use crate::error::Result;
 
 /// The parameters that nobody took yet.
@@ -19,12 +19,15 @@ impl Query {
     /// Reads `name=value&name=value`.
     ///
     /// # Errors
-    /// `Invalid` when one has no value.
+    /// `Invalid` when one has no value, or is given twice.
     pub fn parse(about: About, text: &str) -> Result<Self> {
-        let mut pairs = Vec::new();
+        let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let no_value = || about.invalid(format!("parameter \"{}\" has no value", pair.escape_debug()));
+            let no_value = || about.invalid(format!("parameter \"{}\" has no value", shown(pair)));
             let (name, value) = pair.split_once('=').ok_or_else(no_value)?;
+            if pairs.iter().any(|(known, _)| known == name) {
+                return Err(about.invalid(format!("parameter \"{}\" is given twice", shown(name))));
+            }
             pairs.push((name.to_owned(), about.decode(value)?));
         }
         Ok(Self { about, pairs })
@@ -96,7 +99,7 @@ impl Query {
     /// `Invalid` when something is left.
     pub fn done(self, known: &str) -> Result<()> {
         let Some((name, _)) = self.pairs.first() else { return Ok(()) };
-        Err(self.about.invalid(format!("unknown parameter \"{}\": {known}", name.escape_debug())))
+        Err(self.about.invalid(format!("unknown parameter \"{}\": {known}", shown(name))))
     }
 }
 
