@@ -50,7 +50,8 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const LINES: usize = 8;
         write!(f, "{}", self.test)?;
-        let said = self.why.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with"));
+        let said =
+            self.why.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with"));
         said.take(LINES).try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
@@ -68,7 +69,8 @@ mod tests {
     #[test]
     fn every_failed_test_is_found_with_its_reason() {
         let [failure] = Failure::told(LIBTEST).try_into().unwrap();
-        let shown = "a::b\n    thread 'a::b' (7) panicked at x.rs:1:2:\n    the waiters are served: Elapsed(())";
+        let shown =
+            "a::b\n    thread 'a::b' (7) panicked at x.rs:1:2:\n    the waiters are served: Elapsed(())";
         assert_eq!(failure.to_string(), shown);
         let names: Vec<_> = Failure::told(MIMIC).into_iter().map(|failure| failure.test).collect();
         assert_eq!(names, ["mutex::one", "fair::two"]);

@@ -31,13 +31,17 @@ impl Address {
             Some((host, "")) => (host, None, true),
             // Without the colon it is no port, and the bracket makes the message say so.
             Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("]")), true),
-            None => text.split_once(':').map_or((text, None, false), |(host, port)| (host, Some(port), false)),
+            None => {
+                text.split_once(':').map_or((text, None, false), |(host, port)| (host, Some(port), false))
+            }
         };
         let host = about.decode(host)?;
         if host.is_empty() {
             return Err(about.malformed());
         }
-        if is_v6 && host.parse::<std::net::Ipv6Addr>().is_err() || !is_v6 && host.contains(is_no_part_of_a_host) {
+        if is_v6 && host.parse::<std::net::Ipv6Addr>().is_err()
+            || !is_v6 && host.contains(is_no_part_of_a_host)
+        {
             return Err(about.invalid(format!("\"{}\" is no host: {}", shown(&host), about.forms)));
         }
         let no_port = |port: &str| {
@@ -47,7 +51,8 @@ impl Address {
             ))
         };
         // Not "+1", which is a number; and at port 0 nobody listens.
-        let number = |port: &str| port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok()).flatten();
+        let number =
+            |port: &str| port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok()).flatten();
         let port = port.map_or(Some(default_port), number).filter(|&port| port != 0);
         let port = port.ok_or_else(|| no_port(text.rsplit_once(':').map_or("", |(_, port)| port)))?;
         Ok(Self { host, port })

@@ -36,10 +36,16 @@ pub(crate) const SPEECHES: &[(&str, Speech)] = &[
     ("endless header", Speech::Endless(b"HTTP/1.1 200 OK\r\nX-A: b\r\nX-B: c\r\nX-C: d\r\n")),
     ("empty line", Speech::Answer(b"\r\n")),
     ("web page", Speech::Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")),
-    ("redirect", Speech::Answer(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")),
+    (
+        "redirect",
+        Speech::Answer(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"),
+    ),
     ("bad gateway", Speech::Answer(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")),
     ("huge page", Speech::Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n[")),
-    ("huge chunk", Speech::Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n[")),
+    (
+        "huge chunk",
+        Speech::Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n["),
+    ),
     ("negative page", Speech::Answer(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n")),
     ("huge frame", Speech::Greet(b"\0\0\0\x12\x04\0\0\0\0\0\xff\xff\xff\0\0\0\0\0\0")),
     ("alert", Speech::Answer(b"\x15\x03\x03\0\x02\x02\x46")),
