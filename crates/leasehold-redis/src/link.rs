@@ -107,8 +107,11 @@ impl Link {
         let mut asked = None;
         loop {
             let (way, asking) = match asked.take() {
-                Some(address) => (Way::to(&started.at(&address), ack, until).await, true),
-                None => (started.route(call.slot, ack, until).await, false),
+                Some(address) => (Box::pin(Way::to(&started.at(&address), ack, until)).await, true),
+                None => match started.route_now(call.slot, ack) {
+                    Some(way) => (Ok(way), false),
+                    None => (Box::pin(started.route(call.slot, ack, until)).await, false),
+                },
             };
             let way = way.map_err(|error| again.instead_of(error))?;
             let wire = way.wire();
@@ -139,7 +142,7 @@ impl Link {
                 }
                 Refusal::NoScript => Unreachable::new("the server keeps forgetting its scripts").to_error(),
             };
-            again.after(error, redirected).await?;
+            Box::pin(again.after(error, redirected)).await?;
         }
     }
 
@@ -175,7 +178,14 @@ impl Link {
 
     async fn started(&self) -> Result<&Started> {
         let inner = &self.inner;
-        inner.started.get_or_try_init(|| Started::new(&inner.target, &inner.inboxes)).await
+        match inner.started.get() {
+            Some(started) => Ok(started),
+            // In a box, as everything rare below: a call is moved about as large as the largest of its futures.
+            None => {
+                let connect = || Started::new(&inner.target, &inner.inboxes);
+                Box::pin(inner.started.get_or_try_init(connect)).await
+            }
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -188,7 +198,7 @@ async fn run(way: &Way, call: &Call, asking: bool, until: Instant) -> Result<Val
     match way.send(call.by_hash(), asking, until).await? {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {
             tracing::debug!(script = call.script.name, "loading");
-            way.send(call.by_source(), asking, until).await
+            Box::pin(way.send(call.by_source(), asking, until)).await
         }
         value => Ok(value),
     }

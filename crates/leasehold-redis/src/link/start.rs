@@ -74,11 +74,13 @@ impl Started {
         self.map.borrow().clone()
     }
 
-    /// The way to the server that has the slot.
+    /// The way to the server that has the slot, if it is connected.
+    pub(super) fn route_now(&self, slot: u16, ack: Ack) -> Option<Way> {
+        self.map.borrow().owner(slot).and_then(|node| Way::now(node, ack))
+    }
+
+    /// The way to the server that has the slot, as soon as there is one.
     pub(super) async fn route(&self, slot: u16, ack: Ack, until: Instant) -> Result<Way> {
-        if let Some(way) = self.map.borrow().owner(slot).and_then(|node| Way::now(node, ack)) {
-            return Ok(way);
-        }
         loop {
             self.look_around();
             let node = self.map.borrow().owner(slot).cloned();

@@ -48,15 +48,23 @@ impl Way {
 
     /// Sends a command; `asking` for a key whose slot is not this server's yet.
     pub(super) async fn send(&self, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
-        match (&self.writer, asking) {
-            (None, false) => self.wire.send(&command, until).await,
-            (None, true) => {
-                let mut both = redis::pipe();
-                both.cmd("ASKING").add_command(command);
-                Ok(self.wire.send_all(&both, until).await?.pop().unwrap_or(Value::Nil))
-            }
-            (Some(writer), false) => writer.send(&self.wire, vec![command], until).await,
-            (Some(writer), true) => writer.send(&self.wire, vec![cmd("ASKING"), command], until).await,
+        if self.writer.is_none() && !asking {
+            return self.wire.send(&command, until).await;
         }
+        Box::pin(self.send_with_more(command, asking, until)).await
+    }
+
+    /// The same where a command alone is not enough.
+    async fn send_with_more(&self, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
+        let mut commands = if asking { vec![cmd("ASKING")] } else { Vec::new() };
+        commands.push(command);
+        if let Some(writer) = &self.writer {
+            return writer.send(&self.wire, commands, until).await;
+        }
+        let mut all = redis::pipe();
+        for command in commands {
+            all.add_command(command);
+        }
+        Ok(self.wire.send_all(&all, until).await?.pop().unwrap_or(Value::Nil))
     }
 }

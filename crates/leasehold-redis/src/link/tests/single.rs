@@ -242,3 +242,10 @@ fn a_call_after_its_runtime_has_ended_is_unavailable() {
     runtime().block_on(count(&link)).unwrap();
     assert_eq!(runtime().block_on(kind_of_failure(&link)), ErrorKind::Unavailable);
 }
+
+#[test]
+fn a_call_is_small_enough_to_be_moved_about() {
+    let link = link("redis://localhost");
+    let size = size_of_val(&link.call(count_on("key")));
+    assert!(size <= 2048, "{size} bytes: put what hardly ever happens into a box");
+}
