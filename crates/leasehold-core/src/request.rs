@@ -143,6 +143,7 @@ impl<G: From<Guard>> Request<G> {
         self.attempt(Wait::For(limit)).await
     }
 
+    /// What hardly ever happens is in boxes: an attempt is moved about as large as the largest of its futures.
     async fn attempt(&self, wait: Wait) -> Result<Option<G>> {
         let keeper = self.client.keeper();
         let clock = keeper.clock.clone();
@@ -169,7 +170,7 @@ impl<G: From<Guard>> Request<G> {
                     return Ok(Some(guard.into()));
                 }
                 Some(Ended::TooLate) => {
-                    pending.leave().await;
+                    Box::pin(pending.leave()).await;
                     return Ok(None);
                 }
                 Some(Ended::Busy) if matches!(wait, Wait::Not) => return Ok(None),
@@ -197,7 +198,7 @@ impl<G: From<Guard>> Request<G> {
                         // One last try at the limit.
                         pause = pause.min(left);
                     }
-                    tokio::time::sleep(pause).await;
+                    Box::pin(tokio::time::sleep(pause)).await;
                 }
             }
         }

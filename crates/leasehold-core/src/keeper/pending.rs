@@ -49,7 +49,7 @@ impl Pending {
             Some(Stand::Busy) => Ok(Some(Ended::Busy)),
             Some(Stand::Gone) => Ok(Some(Ended::Gone)),
             // Who does not queue is not waiting for others, but for word of the session.
-            Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => self.confirm().await,
+            Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => Box::pin(self.confirm()).await,
             Some(Stand::Waiting) => self.turn(limit).await,
         }
     }
@@ -79,7 +79,7 @@ impl Pending {
                 }
                 Err(error) => {
                     unanswered += u32::from(error.kind() != ErrorKind::Unavailable);
-                    tries.pause_after(error.on(&self.claim.key), &*keeper.clock).await?;
+                    Box::pin(tries.pause_after(error.on(&self.claim.key), &*keeper.clock)).await?;
                 }
             }
         }
