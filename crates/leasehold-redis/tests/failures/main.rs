@@ -10,3 +10,4 @@ mod crashes;
 mod failovers;
 mod memory;
 mod scene;
+mod shards;
