@@ -77,6 +77,13 @@ impl fmt::Debug for ClaimId {
 }
 
 /// Where a client is told of promotions: one address per client, public.
+///
+/// ```
+/// use leasehold_core::{Claim, Inbox, Key, Units};
+/// let claim = Claim { inbox: Inbox(7), ..Claim::new(Key::new("k")?, 1, Units::Exactly(1))? };
+/// assert_eq!(claim.inbox, Inbox(7));
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inbox(pub u64);
 

@@ -31,6 +31,22 @@ pub trait Wake: Debug + Send + Sync + 'static {
 }
 
 /// A claim that was granted while it waited.
+///
+/// ```
+/// use leasehold_core::rule;
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = || Claim::new(key.clone(), 1, Units::Exactly(1));
+/// let (first, second) = (claim()?, claim()?);
+/// rule::claim(&mut ledger, &first, 1_000)?;
+/// rule::claim(&mut ledger, &second, 1_000)?;
+/// // To be told after the commit.
+/// let promoted = rule::release(&mut ledger, &first.id, None, 2_000)?.promoted;
+/// assert!(promoted.len() == 1 && promoted[0].token > promoted[0].seat);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// The resource.

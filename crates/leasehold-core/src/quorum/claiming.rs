@@ -102,7 +102,7 @@ impl Inner {
 
     /// Too few granted, so nothing is kept. Members that granted are waited for, so that the next attempt does not
     /// meet this one.
-    async fn give_back(&self, asked: &Claim, votes: &Votes<Answer>) {
+    pub(super) async fn give_back(&self, asked: &Claim, votes: &Votes<Answer>) {
         let leaving = self.standings.forget(&asked.id);
         let mut released = Replies::new();
         let mut waited_for = Votes::none(self.members.len());

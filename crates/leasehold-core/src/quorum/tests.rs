@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Quorum;
+use super::votes::Votes;
 use crate::capability::{Feature, Info};
 use crate::clock::TestClock;
 use crate::layers::{Fault, Faults, Reply, Request, Verb};
-use crate::{Answer, ClaimId, Client, ErrorKind, Grant, Key, Loss, Memory, Options, Released, Store};
+use crate::{
+    Answer, Claim, ClaimId, Client, ErrorKind, Grant, Key, Loss, Memory, Options, Released, Store, Units,
+};
 
 const LEASE: Duration = Duration::from_secs(9);
 
@@ -113,6 +116,22 @@ async fn a_minority_keeps_nothing() {
     assert!(two.client.mutex("k").try_acquire().await.unwrap().is_none());
     assert_eq!(set.tokens("k").await[2], None, "a failed attempt left its claim behind");
     assert_eq!(two.quorum.0.standings.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_came_after_the_last_look_is_given_back() {
+    let set = Set::of(3);
+    let quorum = set.seat().await.quorum.0.clone();
+    // Its lease does not end it while somebody waits for that.
+    let lease = Some(Duration::from_secs(3600));
+    let claim = Claim { lease, ..Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap() };
+    let asked = quorum.asked(&claim, &quorum.standings.propose(claim.id, 0));
+    assert!(quorum.standings.asks(&claim.id, 0));
+    let said = set.memories[0].claim(&asked).await;
+    assert!(quorum.standings.heard(&claim.id, 0, &said));
+    // The attempt fails, and its votes do not know of that grant.
+    quorum.give_back(&asked, &Votes::none(3)).await;
+    soon(async || set.tokens("k").await == [None; 3]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,6 +63,18 @@ pub trait Ledger {
 }
 
 /// A resource: what is true of all its claims together.
+///
+/// ```
+/// use leasehold_core::rule::{self, Ledger};
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("permits")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// rule::claim(&mut ledger, &Claim::new(key.clone(), 5, Units::Exactly(2))?, 1_000)?;
+/// let head = ledger.head()?.expect("it is in use");
+/// assert_eq!((head.limit, head.held, head.claims, head.waiting), (5, 2, 1, 0));
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The limit that every claim must declare.
@@ -114,6 +126,19 @@ impl Head {
 }
 
 /// A claim as it is stored.
+///
+/// ```
+/// use leasehold_core::rule::{self, Ledger};
+/// use leasehold_core::{Book, Claim, Fence, Key, OpenBook, Units};
+/// let key = Key::new("k")?;
+/// let (mut book, mut fence) = (Book::default(), Fence::default());
+/// let mut ledger = OpenBook::new(&key, &mut book, &mut fence, 0);
+/// let claim = Claim::new(key.clone(), 1, Units::Exactly(1))?;
+/// rule::claim(&mut ledger, &claim, 1_000)?;
+/// let row = ledger.row(&claim.id)?.expect("it holds");
+/// assert!(!row.waits() && row.expires == Some(31_000));
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The owner's secret.

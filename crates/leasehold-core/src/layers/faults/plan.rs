@@ -31,6 +31,17 @@ pub struct Call {
 }
 
 /// What happens to one call. The default is nothing.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::layers::{Fault, Faults, Request, Verb};
+/// use leasehold_core::{Client, Memory};
+/// let faults = Faults::new(Memory::new());
+/// let client = Client::new(faults.clone()).await?;
+/// faults.once(Verb::Claim, Fault { request: Request::Refused, ..Fault::default() });
+/// assert!(client.mutex("k").acquire().await?.is_valid()); // asked again
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     /// How long the request is under way.
