@@ -4,6 +4,7 @@ mod case;
 mod cases;
 mod differential;
 mod fixture;
+pub mod fuzz;
 mod gate;
 mod harness;
 pub mod history;

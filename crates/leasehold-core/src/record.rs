@@ -12,6 +12,8 @@
 mod carried;
 mod clerk;
 pub mod format;
+#[cfg(test)]
+mod fuzzed;
 mod interest;
 mod renewing;
 mod riding;

@@ -87,10 +87,10 @@ pub(crate) fn claimed(key: &Key, kv: KeyValue) -> Result<Claimed, Error> {
     let Value { nth, round, state, .. } = read(key, &kv.value)?;
     let (Some(limit), Some(mut row)) = (state.limit, state.rows(0).pop()) else { return Err(damaged(key)) };
     if row.seat == 0 {
-        row.seat = first_number(kv.created) + nth;
+        row.seat = first_number(kv.created).saturating_add(nth);
     }
     if row.token == 0 && row.held > 0 {
-        row.token = first_number(kv.modified) + nth;
+        row.token = first_number(kv.modified).saturating_add(nth);
     }
     Ok(Claimed { row, limit, round, name: kv.key, modified: kv.modified, lease: kv.lease })
 }

@@ -4,6 +4,8 @@ mod amending;
 mod claiming;
 mod deciding;
 mod format;
+#[cfg(test)]
+mod fuzzed;
 mod guarded;
 mod inbox;
 mod names;

@@ -2,6 +2,8 @@
 
 mod ask;
 mod fault;
+#[cfg(test)]
+mod fuzzed;
 mod inbox;
 mod link;
 mod names;

@@ -4,6 +4,8 @@ mod ask;
 mod bell;
 mod driver;
 mod fault;
+#[cfg(test)]
+mod fuzzed;
 mod names;
 mod note;
 mod own;

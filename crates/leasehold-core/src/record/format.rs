@@ -172,7 +172,7 @@ impl Record {
 /// Makes a number that is relative to the origin absolute.
 pub(super) fn count_from(origin: u64, number: &mut u64) {
     if *number < SMALL {
-        *number += origin;
+        *number = number.saturating_add(origin);
     }
 }
 
@@ -207,7 +207,7 @@ impl State {
         Some(Head {
             limit,
             effective: self.effective.unwrap_or(limit),
-            held: rows.iter().map(|row| row.held).sum(),
+            held: rows.iter().fold(0, |held, row| held.saturating_add(row.held)),
             claims: rows.len() as u64,
             waiting: rows.iter().filter(|row| row.waits()).count() as u64,
             quiet_until: self.quiet_until.map_or(u64::MAX, |at| absolute(at, base)),
