@@ -23,15 +23,20 @@ pub struct Ensemble {
 impl Ensemble {
     /// An ensemble that has a leader and two followers.
     pub fn start() -> Self {
-        Self::with(&[], false)
+        Self::with(&[])
+    }
+
+    /// The same, with more lines in every member's configuration.
+    pub fn with(lines: &[&str]) -> Self {
+        Self::new(lines, false)
     }
 
     /// One whose members can be cut from each other, with more lines in every member's configuration.
     pub fn to_be_cut(lines: &[&str]) -> Self {
-        Self::with(lines, true)
+        Self::new(lines, true)
     }
 
-    fn with(lines: &[&str], to_be_cut: bool) -> Self {
+    fn new(lines: &[&str], to_be_cut: bool) -> Self {
         let ports: Vec<[u16; 3]> = (0..MEMBERS).map(|_| [free_port(), free_port(), free_port()]).collect();
         let mut ways = Vec::new();
         let mut servers = Vec::new();

@@ -39,7 +39,7 @@ async fn a_lock_can_be_had_again_soon_after_its_leader_was_killed() {
     goes_on(&client, &witness).await;
     let leader = ensemble.leader();
     ensemble.server(leader).process().kill();
-    let guard = timeout(SERVED, acquire(&client)).await.expect("within five seconds");
+    let guard = timeout(SERVED, acquire(&client)).await.expect("soon");
     witness.granted(&guard);
     guard.release().await.expect("there is a leader again");
     nothing_is_left(&url, [client]).await;

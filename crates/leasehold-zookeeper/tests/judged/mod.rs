@@ -61,7 +61,8 @@ impl<P: Place> Judged<P> {
         place.proxies().iter().for_each(|proxy| proxy.set(Mode::Pass));
         let hosts: Vec<_> =
             place.proxies().iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
-        let url = format!("zookeeper://{}?tick=200ms", hosts.join(","));
+        // Calls may take their time on a busy machine: no case is about this limit.
+        let url = format!("zookeeper://{}?tick=200ms&timeout=30s", hosts.join(","));
         Self { url, place: Mutex::new(Some(place)), eye: tokio::sync::OnceCell::new(), pool }
     }
 
