@@ -1,4 +1,4 @@
-//! Claims on one session: asking, looking how they stand, giving back.
+//! Claims on one session: asking, and looking how they stand.
 //!
 //! Everything here is the same loop: look at the lock, let the rule decide, write what it decided if nothing has
 //! changed since, and look again if something has.
@@ -6,11 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
 use leasehold_core::rule::{self, Outcome};
-use leasehold_core::{
-    Answer, Book, Claim, ClaimId, Fence, IfBusy, Key, OpenBook, Order, Place, Released, Result,
-};
+use leasehold_core::{Answer, Book, Claim, ClaimId, Fence, IfBusy, Key, OpenBook, Order, Place, Result};
 
 use zookeeper_client::Error as Fault;
 
@@ -18,7 +15,7 @@ use crate::fault::{Failed, said};
 use crate::names::Kind;
 use crate::own::Own;
 use crate::plan::{Asker, Plan, Step};
-use crate::session::{Depth, Session};
+use crate::session::{Depth, Listed, Session};
 use crate::turn;
 use crate::view::View;
 
@@ -26,7 +23,7 @@ use crate::view::View;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs one operation of the rule.
-fn decide<T>(
+pub(crate) fn decide<T>(
     key: &Key,
     book: &mut Book,
     operation: impl FnOnce(&mut OpenBook<'_>) -> Result<Outcome<T>>,
@@ -68,11 +65,28 @@ impl Session {
 
     /// Asks for units.
     pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Result<Answer> {
+        let is_there = self.own().contains_key(&claim.id);
+        let queues = self.lanes.queues(claim) && !is_there;
+        let answer = self.claim_or_queue(claim, queues).await?;
+        self.lanes.answered(&claim.id);
+        Ok(answer)
+    }
+
+    async fn claim_or_queue(self: &Arc<Self>, claim: &Claim, queues: bool) -> Result<Answer> {
         let path = self.lock(&claim.key);
         let ids = [claim.id];
         let mut view = View::absent(path.clone());
         let mut is_first = true;
         let ruled = self.ruled(claim);
+        if queues {
+            let plan = Plan::joining(&ruled, &self.node);
+            match self.commit_and_list(&view, &plan).await {
+                (Ok(seat), listed) => return self.joined(claim, seat, listed).await,
+                (Err(Failed::Broken(fault)), _) => return Err(crate::fault::said(fault)),
+                // Nobody is on it any more.
+                (Err(Failed::Overtaken | Failed::Rootless), _) => {}
+            }
+        }
         loop {
             let before = view.book(&claim.key, std::slice::from_ref(claim));
             let mut after = before.clone();
@@ -96,7 +110,7 @@ impl Session {
                 plan.leaves_nothing = false;
             }
             let joined = is_joining && plan.steps.len() == 1 && plan.steps.iter().any(joins);
-            let (written, listed) = if is_first {
+            let (written, listed) = if is_first || joined {
                 let (written, listed) = self.commit_and_list(&view, &plan).await;
                 (written, Some(listed))
             } else {
@@ -105,8 +119,7 @@ impl Session {
             is_first = false;
             match written {
                 Ok(seat) if joined => {
-                    self.own().insert(claim.id, Own::waiting(claim, seat));
-                    return self.stand(claim).await;
+                    return self.joined(claim, seat, listed.unwrap_or(Err(Fault::ConnectionLoss))).await;
                 }
                 Ok(_) if is_joining => {}
                 Ok(number) => return Ok(self.written(claim, &view, &plan, number, said.answer)),
@@ -141,23 +154,40 @@ impl Session {
         }
     }
 
-    /// How one claim stands that is there, and sees to it that it hears of its turn.
-    pub(crate) async fn stand(self: &Arc<Self>, claim: &Claim) -> Result<Answer> {
-        let (mut answers, view) = self.settle(&claim.key, std::slice::from_ref(claim)).await?;
+    /// How a claim stands that has joined the queue, and sees to it that it hears of its turn.
+    async fn joined(self: &Arc<Self>, claim: &Claim, seat: u64, listed: Listed) -> Result<Answer> {
+        self.own().insert(claim.id, Own::waiting(claim, seat));
+        let seen = match listed {
+            Ok((children, stat)) => {
+                self.read(&self.lock(&claim.key), stat.version, &children, Depth::Ids(&[])).await?
+            }
+            Err(_) => None,
+        };
+        let (mut answers, view) = self.settle(&claim.key, std::slice::from_ref(claim), seen).await?;
         let answer = answers.pop().unwrap_or(Answer::Gone);
         if matches!(answer, Answer::Waiting(_)) {
+            self.remember(&claim.key, &view);
             turn::expect(self, claim, Some(view));
         }
         Ok(answer)
     }
 
     /// How claims on one lock stand. Marks those whose turn has come, one after the other, and starts the leases
-    /// again of those that have one of their own.
-    pub(crate) async fn settle(&self, key: &Key, claims: &[Claim]) -> Result<(Vec<Answer>, View)> {
+    /// again of those that have one of their own. What was `seen` need not be the latest: what takes units is written only
+    /// if nobody took any since.
+    pub(crate) async fn settle(
+        &self,
+        key: &Key,
+        claims: &[Claim],
+        mut seen: Option<View>,
+    ) -> Result<(Vec<Answer>, View)> {
         let path = self.lock(key);
         let mut done: Vec<Option<Answer>> = vec![None; claims.len()];
         loop {
-            let view = self.look(&path, claims).await?;
+            let view = match seen.take() {
+                Some(view) => view,
+                None => self.look(&path, claims).await?,
+            };
             let before = view.book(key, claims);
             let mut after = before.clone();
             let mut answers = Vec::with_capacity(claims.len());
@@ -165,7 +195,7 @@ impl Session {
                 let (now, ruled) = (view.now, self.ruled(claim));
                 answers.push(decide(key, &mut after, |ledger| rule::renew(ledger, &ruled, now))?.answer);
             }
-            let mut is_final = true;
+            let mut due = None;
             // In the order of the queue, because that is the order of tokens.
             let order =
                 view.nodes.iter().filter_map(|node| claims.iter().position(|claim| claim.id == node.name.id));
@@ -174,28 +204,30 @@ impl Session {
                 let plan = Plan::between(&view, &before, &after, Some(self.asker(claim, &view)));
                 if plan.takes && view.ahead(&claim.id) > 0 {
                     answers[n] = not_yet(&view, claim);
-                    continue;
+                } else if !plan.steps.is_empty() {
+                    due = Some((n, plan));
+                    break;
                 }
-                if plan.steps.is_empty() {
-                    continue;
-                }
-                is_final = false;
-                match self.commit(&view, &plan).await {
-                    Ok(number) => {
-                        done[n] = Some(self.written(claim, &view, &plan, number, answers[n].clone()));
-                    }
-                    Err(Failed::Broken(fault)) => return Err(said(fault)),
-                    Err(Failed::Overtaken | Failed::Rootless) => {}
-                }
-                break;
             }
-            if is_final {
+            let Some((n, plan)) = due else {
                 let answer = |(n, answer): (usize, Answer)| match done[n].take() {
                     Some(done) => done,
                     None => self.answered(&claims[n], &view, answer),
                 };
                 let answers = answers.into_iter().enumerate().map(answer).collect();
                 return Ok((answers, view));
+            };
+            match self.commit(&view, &plan).await {
+                Ok(number) => {
+                    done[n] = Some(self.written(&claims[n], &view, &plan, number, answers[n].clone()));
+                    let after = view.with(&plan);
+                    self.remember(key, &after);
+                    if done.iter().all(Option::is_some) {
+                        return Ok((done.into_iter().flatten().collect(), after));
+                    }
+                }
+                Err(Failed::Broken(fault)) => return Err(said(fault)),
+                Err(Failed::Overtaken | Failed::Rootless) => {}
             }
         }
     }
@@ -205,6 +237,7 @@ impl Session {
         let Some((seat, token)) = self.numbers(&claim.id, view) else {
             if matches!(answer, Answer::Gone) {
                 self.own().remove(&claim.id);
+                self.lanes.forget(&claim.key);
             }
             return answer;
         };
@@ -218,7 +251,12 @@ impl Session {
         }
         let mut own = self.own();
         let own = own.entry(claim.id).or_insert_with(|| Own::waiting(claim, seat));
-        own.path.clone_from(&node.path);
+        if own.path != node.path {
+            if !own.path.is_empty() {
+                own.news.send_replace(());
+            }
+            own.path.clone_from(&node.path);
+        }
         (own.kind, own.seat, own.token) = (node.name.kind, seat, token);
         own.units = node.name.held;
         own.alone = view.is_alone(&claim.id);
@@ -246,22 +284,16 @@ impl Session {
         number: u64,
         answer: Answer,
     ) -> Answer {
-        let made = plan.steps.iter().find_map(|step| match step {
-            Step::Create(name, _) if name.id == claim.id => Some(name),
-            _ => None,
-        });
+        let made = plan.made(&claim.id);
         let Some(name) = made else {
             if matches!(answer, Answer::Gone | Answer::Done | Answer::Left(_)) {
                 return answer;
             }
             return self.answered(claim, view, answer);
         };
-        let or_number = |named: u64| if named == 0 { number } else { named };
         let mut table = self.own();
         let own = table.entry(claim.id).or_insert_with(|| Own::waiting(claim, number));
-        own.path = format!("{}/{name}", view.path);
-        (own.kind, own.units) = (name.kind, name.held);
-        (own.seat, own.token) = (or_number(name.seat), or_number(name.token));
+        own.made(view, name, number);
         own.alone = view.is_alone(&claim.id);
         match answer {
             Answer::Granted(grant) => {
@@ -282,46 +314,6 @@ impl Session {
     pub(crate) fn lease(&self, claim: &Claim, own: Option<Duration>) -> Option<Duration> {
         let own = own?;
         if self.carries(claim) { claim.lease.map(|lease| lease.min(self.lives_for())) } else { Some(own) }
-    }
-
-    /// Gives back or leaves.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<Released> {
-        let known = self.own().remove(&claim.id);
-        if let Some(own) = known.filter(Own::is_held)
-            && self.leave(&own).await.map_err(said)?
-        {
-            return Ok(Released::Held);
-        }
-        let id = claim.id;
-        let operation = |ledger: &mut OpenBook<'_>, now| rule::release(ledger, &id, None, now);
-        Ok(self.operate(&claim.key, None, Depth::Ids(&[id]), operation).await?.0.answer)
-    }
-
-    /// Deletes the node of a claim that holds on this session, and the lock's with the last one. `false` when it is not
-    /// there: it may have another name by now.
-    async fn leave(&self, own: &Own) -> Result<bool, Fault> {
-        let lock = self.lock(&own.key);
-        if own.alone {
-            let mut write = self.zk.new_multi_writer();
-            write.add_delete(&own.path, None)?;
-            write.add_delete(&lock, None)?;
-            match write.commit().await.map_err(Fault::from) {
-                Err(Fault::NotEmpty) => {}
-                Err(Fault::NoNode) => return Ok(false),
-                done => return done.map(|_| true),
-            }
-        }
-        let deleted = self.zk.delete(&own.path, None);
-        let (deleted, left) = join(deleted, self.zk.list_children(&lock)).await;
-        match deleted {
-            Err(Fault::NoNode) => return Ok(false),
-            deleted => deleted?,
-        }
-        if left.is_ok_and(|left| left.is_empty()) {
-            // Somebody may have come since, and then it stays.
-            let _ = self.zk.delete(&lock, None).await;
-        }
-        Ok(true)
     }
 
     /// Runs an operation of the rule on a lock and writes what it decided. Answers what was seen, too.

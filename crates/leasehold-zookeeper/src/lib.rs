@@ -6,6 +6,8 @@ mod driver;
 mod fault;
 #[cfg(test)]
 mod fuzzed;
+mod lane;
+mod leave;
 mod names;
 mod note;
 mod own;

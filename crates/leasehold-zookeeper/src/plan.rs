@@ -110,6 +110,22 @@ impl Plan {
         Self { steps: vec![Step::Create(name, note)], ..Self::default() }
     }
 
+    /// The place at the end of the queue, if that is all it makes.
+    pub(crate) fn joins(&self) -> Option<(&Name, &Note)> {
+        match self.steps.as_slice() {
+            [Step::Create(name, note)] if name.kind == Kind::Waiting => Some((name, note)),
+            _ => None,
+        }
+    }
+
+    /// The node that it makes for a claim.
+    pub(crate) fn made(&self, id: &ClaimId) -> Option<&Name> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Create(name, _) if name.id == *id => Some(name),
+            _ => None,
+        })
+    }
+
     fn change(&mut self, node: &Node, old: &Row, new: &Row, asker: Option<Asker<'_>>, now: u64) {
         let units = |row: &Row| (row.held, row.wanted, row.least);
         let asker = asker.filter(|asker| asker.claim.id == new.id);

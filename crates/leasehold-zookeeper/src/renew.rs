@@ -37,7 +37,7 @@ pub(crate) async fn renew(sessions: Arc<Sessions>, claims: Vec<Claim>) -> Result
     for (claim, _) in claims.iter().zip(&answers).filter(|(_, answer)| answer.is_none()) {
         rest.entry(&claim.key).or_default().push(claim.clone());
     }
-    let settled = try_join_all(rest.iter().map(|(key, claims)| session.settle(key, claims))).await?;
+    let settled = try_join_all(rest.iter().map(|(key, claims)| session.settle(key, claims, None))).await?;
     let settled: BTreeMap<_, _> = rest
         .values()
         .flatten()

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use zookeeper_client::{Acls, Client, CreateMode, Error as Fault, MultiWriteResult, SessionState, Stat};
 
 use crate::fault::{Failed, said};
-use crate::names::{self, Kind};
+use crate::lane::Lanes;
+use crate::names::{self, Kind, Name};
 use crate::note::Note;
 use crate::own::Own;
 use crate::plan::{Plan, Step};
@@ -25,6 +26,9 @@ pub(crate) enum Depth<'a> {
     Ids(&'a [ClaimId]),
     All,
 }
+
+/// The names of what is in a lock's node, and the server's account of that node.
+pub(crate) type Listed = Result<(Vec<String>, Stat), Fault>;
 
 /// A session. It ends, on the servers too, when it is dropped.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ pub(crate) struct Session {
     renewed: Mutex<Instant>,
     /// How often its node had been written to when that was last read.
     pub(crate) heard: AtomicI32,
+    pub(crate) lanes: Lanes,
     /// Says that somebody rang: those who wait look again.
     pub(crate) rung: watch::Sender<()>,
     /// Set before the driver ends: its watchers panic when it goes while somebody waits for them.
@@ -74,6 +79,7 @@ impl Session {
             length,
             renewed: Mutex::new(Instant::now()),
             heard: AtomicI32::new(0),
+            lanes: Lanes::default(),
             rung: watch::Sender::new(()),
             ended,
             zk,
@@ -228,36 +234,58 @@ impl Session {
 
     /// Writes what was planned for what was seen, all or nothing. Answers the number of the write.
     pub(crate) async fn commit(&self, view: &View, plan: &Plan) -> Result<u64, Failed> {
-        if let [Step::Create(name, note)] = plan.steps.as_slice()
-            && name.kind == Kind::Waiting
-        {
-            let options = CreateMode::EphemeralSequential.with_acls(self.acls);
-            return match self.zk.create(&format!("{}/{name}", view.path), &note.bytes(), &options).await {
-                Ok((stat, _)) => Ok(stat.czxid.unsigned_abs()),
-                // The lock's node has gone, because nobody was on it any more.
-                Err(Fault::NoNode) => Err(Failed::Overtaken),
-                Err(fault) => Err(Failed::Broken(fault)),
-            };
+        match plan.joins() {
+            Some((name, note)) => self.join(view, name, note).await,
+            None => self.transact(view, plan, true)?.await,
         }
-        self.transact(view, plan)?.await
     }
 
     /// The same, and what is there afterwards: sent together. The listing is as new as the write, also when that fails.
-    pub(crate) async fn commit_and_list(
-        &self,
-        view: &View,
-        plan: &Plan,
-    ) -> (Result<u64, Failed>, Result<(Vec<String>, Stat), Fault>) {
-        match self.transact(view, plan) {
-            Ok(write) => join(write, self.zk.get_children(&view.path)).await,
-            Err(failed) => (Err(failed), Err(Fault::NoNode)),
+    pub(crate) async fn commit_and_list(&self, view: &View, plan: &Plan) -> (Result<u64, Failed>, Listed) {
+        // Sent when it is first polled: after the write.
+        let listed = async { self.zk.get_children(&view.path).await };
+        if let Some((name, note)) = plan.joins() {
+            return join(self.join(view, name, note), listed).await;
+        }
+        let written = match self.transact(view, plan, false) {
+            Ok(written) => written,
+            Err(failed) => return (Err(failed), Err(Fault::NoNode)),
+        };
+        match join(written, listed).await {
+            (Ok(0), listed) => (self.number_of(plan, &listed), listed),
+            written => written,
         }
     }
 
+    /// The number of the write that made a lock and a claim on it: while the claim is there, it is the lock's own.
+    fn number_of(&self, plan: &Plan, listed: &Listed) -> Result<u64, Failed> {
+        let made = |child: &String| {
+            plan.steps.iter().any(|step| matches!(step, Step::Create(name, _) if name.to_string() == *child))
+        };
+        match listed {
+            Ok((children, stat)) if children.iter().any(made) => Ok(stat.czxid.unsigned_abs()),
+            // Somebody has deleted it, or we cannot know.
+            _ => Err(Failed::Broken(Fault::ConnectionLoss)),
+        }
+    }
+
+    /// Makes a place at the end of the queue.
+    async fn join(&self, view: &View, name: &Name, note: &Note) -> Result<u64, Failed> {
+        let options = CreateMode::EphemeralSequential.with_acls(self.acls);
+        match self.zk.create(&format!("{}/{name}", view.path), &note.bytes(), &options).await {
+            Ok((stat, _)) => Ok(stat.czxid.unsigned_abs()),
+            // The lock's node has gone, because nobody was on it any more.
+            Err(Fault::NoNode) => Err(Failed::Overtaken),
+            Err(fault) => Err(Failed::Broken(fault)),
+        }
+    }
+
+    /// One transaction, sent at once. Answers its number, but 0 when it makes a new lock that is not to be `numbered`.
     fn transact<'a>(
         &'a self,
         view: &View,
         plan: &Plan,
+        numbered: bool,
     ) -> Result<impl Future<Output = Result<u64, Failed>> + Send + use<'a>, Failed> {
         let mut write = self.zk.new_multi_writer();
         let container = CreateMode::Container.with_acls(self.acls);
@@ -293,7 +321,7 @@ impl Session {
                 write.add_check_version(path, -1)?;
             }
         }
-        if plan.bumps {
+        if plan.bumps && (numbered || !is_new) {
             let expected = view.version.filter(|_| plan.takes && !is_new);
             write.add_set_data(&view.path, b"", expected)?;
         }

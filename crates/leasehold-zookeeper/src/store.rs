@@ -133,7 +133,10 @@ impl ZooKeeper {
                 place.lease = None;
                 crate::turn::expect(&session, claim, None);
             }
-            Answer::Done if matches!(change, Change::Tail(_)) => drop(session.own().remove(&claim.id)),
+            Answer::Done if matches!(change, Change::Tail(_)) => {
+                session.own().remove(&claim.id);
+                session.lanes.forget(&claim.key);
+            }
             _ => {}
         }
         Ok(answer)

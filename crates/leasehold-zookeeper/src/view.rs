@@ -6,6 +6,7 @@ use zookeeper_client::Stat;
 
 use crate::names::{Kind, Name, parse_limit};
 use crate::note::Note;
+use crate::plan::{Plan, Step};
 
 /// A claim's node.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl Node {
         if named == 0 { made() } else { Some(named) }
     }
 
-    fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.name.held < self.name.wanted
     }
 }
@@ -114,7 +115,7 @@ impl View {
 
     /// What a claim that waits has to watch: the one before it or, at the head of the queue, who holds. `None`: so many
     /// hold that the whole lock has to be watched.
-    pub(crate) fn blocker(&self, id: &ClaimId) -> Option<&str> {
+    pub(crate) fn blocker(&self, id: &ClaimId) -> Option<&Node> {
         let mut queue = self.nodes.iter().filter(|node| node.waits());
         let mut before = None;
         for node in queue.by_ref() {
@@ -123,14 +124,42 @@ impl View {
             }
             before = Some(node);
         }
-        if let Some(node) = before {
-            return Some(&node.path);
+        before.or_else(|| self.only_holder(Some(id)))
+    }
+
+    /// Who holds, if it is one, not counting this claim.
+    pub(crate) fn only_holder(&self, but: Option<&ClaimId>) -> Option<&Node> {
+        let mut holders = self.nodes.iter().filter(|node| node.name.held > 0 && Some(&node.name.id) != but);
+        holders.next().filter(|_| holders.next().is_none())
+    }
+
+    /// Whether everything here changes only with the version, or by somebody who leaves.
+    pub(crate) fn is_plain(&self) -> bool {
+        let is_kept = |node: &Node| node.name.kind == Kind::Kept;
+        self.limit.is_none() && self.strangers.is_empty() && !self.nodes.iter().any(is_kept)
+    }
+
+    /// What is left when this node has gone.
+    pub(crate) fn without(mut self, path: &str) -> Self {
+        self.nodes.retain(|node| node.path != path);
+        self
+    }
+
+    /// What is there when this was written.
+    pub(crate) fn with(mut self, plan: &Plan) -> Self {
+        for step in &plan.steps {
+            match step {
+                Step::Delete { path, .. } => self.nodes.retain(|node| node.path != *path),
+                Step::Create(name, _) => {
+                    let path = format!("{}/{name}", self.path);
+                    // Who holds stands before all who wait.
+                    self.nodes.insert(0, Node { name: name.clone(), path, read: None });
+                }
+                Step::Set { .. } | Step::Limit(_) => {}
+            }
         }
-        let mut holders = self.nodes.iter().filter(|node| node.name.held > 0 && node.name.id != *id);
-        match (holders.next(), holders.next()) {
-            (Some(only), None) => Some(&only.path),
-            _ => None,
-        }
+        self.version = self.version.map(|version| version.wrapping_add(i32::from(plan.bumps)));
+        self
     }
 
     /// The book of this lock. What only notes say is filled in where they were read, and from `claims`, which are ours.
