@@ -87,8 +87,8 @@ async fn acquire_within_gives_none_and_leaves_no_place(stage: Stage) -> Verdict 
     let start = Instant::now();
     assert!(stage.new_lock().await?.acquire_within(LIMIT).await?.is_none());
     assert!(start.elapsed() >= LIMIT);
-    assert_eq!(stage.crowd().await?, (1, 0));
-    Ok(())
+    // Its place goes with it or, when the store is slow to answer, soon after it.
+    stage.until_crowd((1, 0)).await
 }
 
 async fn acquire_within_succeeds_when_it_comes_free_in_time(stage: Stage) -> Verdict {
