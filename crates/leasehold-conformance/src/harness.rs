@@ -35,8 +35,28 @@ pub fn run<F: Fixture>(
     store: &'static str,
     make: impl Fn() -> Result<F> + Send + Sync + 'static,
 ) -> ExitCode {
+    judge_all(store, make, |_| true)
+}
+
+/// The same for the cases of these groups only, for another set-up of servers on which the whole suite was seen to
+/// pass and would take too long every time. With `LEASEHOLD_SOAK` all cases run.
+pub fn run_groups<F: Fixture>(
+    store: &'static str,
+    groups: &[&str],
+    make: impl Fn() -> Result<F> + Send + Sync + 'static,
+) -> ExitCode {
+    let all = std::env::var_os(SOAK).is_some();
+    judge_all(store, make, |group| all || groups.contains(&group))
+}
+
+fn judge_all<F: Fixture>(
+    store: &'static str,
+    make: impl Fn() -> Result<F> + Send + Sync + 'static,
+    is_wanted: impl Fn(&str) -> bool,
+) -> ExitCode {
     let make: Make = Arc::new(move || Ok(Arc::new(make()?)));
-    let trials = cases::all().into_iter().map(|case| trial(store, &make, case)).collect();
+    let cases = cases::all().into_iter().filter(|case| is_wanted(case.group));
+    let trials = cases.map(|case| trial(store, &make, case)).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -22,6 +22,6 @@ mod waiting;
 
 pub use fixture::{Fixture, Hook, RawState};
 pub use gate::{Gate, Passing};
-pub use harness::run;
+pub use harness::{run, run_groups};
 pub use spy::{Call, Counts, Spy};
 pub use victim::{kill_one_that_holds, victim};

@@ -9,7 +9,7 @@ use leasehold_servers::Proxy;
 use leasehold_servers::consul::Consul;
 
 fn main() -> ExitCode {
-    judge::<Single>("consul")
+    judge::<Single>("consul", None)
 }
 
 /// A server behind a proxy that can cut it off.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, run_groups, victim};
 use leasehold_consul::Consul;
 use leasehold_core::{Fut, Key, Result, Store};
 use leasehold_servers::{Mode, Proxy};
@@ -29,10 +29,14 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
     fn proxies(&self) -> &[Proxy];
 }
 
-/// Judges the store on these servers.
-pub(crate) fn judge<P: Place>(name: &'static str) -> ExitCode {
+/// Judges the store on these servers: by all cases, or by those of some groups.
+pub(crate) fn judge<P: Place>(name: &'static str, groups: Option<&[&str]>) -> ExitCode {
     let pool: Arc<Pool<P>> = Arc::default();
-    victim(store).unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.clone()))))
+    let make = move || Ok(Judged::new(pool.clone()));
+    victim(store).unwrap_or_else(|| match groups {
+        None => run(name, make),
+        Some(groups) => run_groups(name, groups, make),
+    })
 }
 
 fn store(url: &str) -> Result<Arc<dyn Store>> {
