@@ -44,11 +44,14 @@ pub(super) struct Carried {
     /// Claims whose session is over: their end is written down.
     over: BTreeSet<ClaimId>,
     was: Vec<Was>,
+    /// The record as it would have been written today, if it looks different.
+    before: Option<Vec<u8>>,
 }
 
 impl Carried {
     /// Reads what was loaded. The sessions in `dead` are over.
     pub(super) fn read(record: Option<Record>, loaded: &Loaded, dead: &[Session], mode: Mode) -> Self {
+        let before = record.as_ref().filter(|record| record.is_relative).map(Record::write);
         let (mut state, mut fence) = match record {
             Some(record) => (record.state.clone(), record.fence()),
             None => (State::default(), Fence::default()),
@@ -84,7 +87,12 @@ impl Carried {
             promoted: row.token != 0 && row.token != row.seat,
         };
         let was = book.rows().map(was).collect();
-        Self { mode, book, fence, carriers, over, was }
+        Self { mode, book, fence, carriers, over, was, before }
+    }
+
+    /// Whether `next`, the record's new text, says the same as the old one.
+    pub(super) fn is_unchanged(&self, before: &[u8], next: &[u8]) -> bool {
+        before == next || self.before.as_deref() == Some(next)
     }
 
     /// The sessions in a record that are not known to be over.

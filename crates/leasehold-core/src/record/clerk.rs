@@ -157,7 +157,7 @@ impl<R: Records> Clerk<R> {
         }
         let next = open.write(key);
         let unchanged = match &loaded.bytes {
-            Some(before) => *before == next,
+            Some(before) => open.is_unchanged(before, &next),
             None => {
                 open.book.is_empty() && open.fence.last() == drawn && open.fence.refused().next().is_none()
             }

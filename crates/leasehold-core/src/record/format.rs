@@ -30,6 +30,9 @@ pub(super) struct Record {
     pub(super) last: u64,
     #[serde(flatten)]
     pub(super) state: State,
+    /// It was stored with numbers that count from its origin, and would look different if it were written again.
+    #[serde(skip)]
+    pub(super) is_relative: bool,
 }
 
 /// The claims of one key, and the ids that it refuses.
@@ -123,7 +126,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 impl Record {
     /// An empty record of a key.
     pub(super) fn new(key: &Key, last: u64, state: State) -> Self {
-        Self { leasehold: VERSION, key: key.as_str().to_owned(), last, state }
+        Self { leasehold: VERSION, key: key.as_str().to_owned(), last, state, is_relative: false }
     }
 
     /// Reads a record whose small numbers count from `origin`.
@@ -144,6 +147,7 @@ impl Record {
         if record.key != key.as_str() {
             return Err(conflict("another key has the same name in this store: choose another".into()));
         }
+        record.is_relative = origin > 0 && record.last < SMALL;
         count_from(origin, &mut record.last);
         for claim in &mut record.state.claims {
             count_from(origin, &mut claim.seat);

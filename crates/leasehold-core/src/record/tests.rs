@@ -1,5 +1,7 @@
 //! The adaptor on the test store.
 
+mod sessions;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
