@@ -106,6 +106,8 @@ struct Result1 {
 struct OpError {
     #[serde(rename = "OpIndex")]
     at: usize,
+    #[serde(rename = "What", default)]
+    what: String,
 }
 
 impl Http {
@@ -126,7 +128,11 @@ impl Http {
         if reply.status == 200 {
             return Ok(Outcome::Done(said.results.unwrap_or_default().into_iter().map(|r| r.kv).collect()));
         }
-        Ok(Outcome::Failed(said.errors.unwrap_or_default().into_iter().map(|error| error.at).collect()))
+        let errors = said.errors.unwrap_or_default();
+        if let Some(denied) = errors.iter().find(|error| error.what.contains("Permission denied")) {
+            return Err(denied_because(reply.status, &denied.what));
+        }
+        Ok(Outcome::Failed(errors.into_iter().map(|error| error.at).collect()))
     }
 
     /// A key's entry, as the majority has it.
@@ -178,12 +184,19 @@ pub(crate) fn refused(reply: &Reply, effect: Effect) -> Error {
         (500.., Effect::Writes) => ErrorKind::Indeterminate,
         _ => ErrorKind::Protocol,
     };
-    let advice = match kind {
-        ErrorKind::Denied => "give the token key:write for the prefix and session:write for the agent's node",
-        _ => "ask the cluster's operator",
-    };
-    Error::new(kind, format!("Consul answered {} \"{}\": {advice}", reply.status, text.escape_debug()))
-        .at("consul")
+    if kind == ErrorKind::Denied {
+        return denied_because(reply.status, &text);
+    }
+    said(kind, reply.status, &text, "ask the cluster's operator")
+}
+
+fn denied_because(status: u16, text: &str) -> Error {
+    let advice = "give the token key:write for the prefix and session:write for the agent's node";
+    said(ErrorKind::Denied, status, text, advice)
+}
+
+fn said(kind: ErrorKind, status: u16, text: &str, advice: &str) -> Error {
+    Error::new(kind, format!("Consul answered {status} \"{}\": {advice}", text.escape_debug())).at("consul")
 }
 
 pub(crate) fn protocol(message: &str) -> Error {

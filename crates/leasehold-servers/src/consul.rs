@@ -1,7 +1,9 @@
 //! Consul servers: single, and three that elect a leader.
 
+mod overheard;
 mod trio;
 
+pub use overheard::Overheard;
 pub use trio::Trio;
 
 use std::ffi::OsString;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::process::{Process, free_port, wait_until};
+use crate::redis::Certificates;
 
 /// How long a server may take until it has a leader.
 const START: Duration = Duration::from_secs(60);
@@ -49,6 +52,8 @@ pub struct Consul {
     ports: Ports,
     directory: TempDir,
     arguments: Vec<OsString>,
+    /// What we show to be let in.
+    token: Option<String>,
 }
 
 impl Consul {
@@ -66,6 +71,39 @@ impl Consul {
     /// As [`start`](Self::start).
     pub fn with(settings: &str) -> Self {
         let server = Self::launch(Ports::free(), "n1", &["-bootstrap-expect=1"], settings);
+        server.wait();
+        server
+    }
+
+    /// A server that also speaks TLS, on the port that is answered beside it, and there wants a certificate of its clients.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn with_tls(certificates: &Certificates) -> (Self, u16) {
+        let port = free_port();
+        let settings = format!(
+            "ports {{ https = {port} }}\nverify_incoming_https = true\nca_file = {:?}\ncert_file = {:?}\nkey_file = {:?}",
+            certificates.certificate("ca"),
+            certificates.certificate("server"),
+            certificates.key("server"),
+        );
+        (Self::with(&settings), port)
+    }
+
+    /// A server that lets nobody do anything without a token; `master`, which is a UUID, may do everything.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn with_tokens(master: &str) -> Self {
+        let settings = format!(
+            r#"acl {{
+                 enabled = true
+                 default_policy = "deny"
+                 tokens {{ master = "{master}" agent = "{master}" }}
+               }}"#
+        );
+        let mut server = Self::launch(Ports::free(), "n1", &["-bootstrap-expect=1"], &settings);
+        server.token = Some(master.to_owned());
         server.wait();
         server
     }
@@ -94,7 +132,7 @@ impl Consul {
             format!("-data-dir={}", directory.path().join("data").display()).into(),
         ]);
         let process = Process::start(program(), &arguments);
-        Self { process, ports, directory, arguments }
+        Self { process, ports, directory, arguments, token: None }
     }
 
     /// Its HTTP port on loopback.
@@ -131,7 +169,7 @@ impl Consul {
 
     /// What it answers to a request: the status and the body; status 0 when it does not.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        ask(self.ports.http, method, path, body).unwrap_or_default()
+        ask(self.ports.http, self.token.as_deref(), method, path, body).unwrap_or_default()
     }
 
     /// Whether it knows a leader that takes writes.
@@ -163,11 +201,21 @@ fn program() -> PathBuf {
     found.expect("consul is there: `cargo xtask test` fetches it, or LEASEHOLD_CONSUL names it")
 }
 
-fn ask(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+fn ask(
+    port: u16,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")?;
+    let token = token.map_or_else(String::new, |token| format!("X-Consul-Token: {token}\r\n"));
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{token}Content-Length: {length}\r\n\r\n{body}"
+    )?;
     let mut said = String::new();
     stream.read_to_string(&mut said)?;
     let status = said.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);

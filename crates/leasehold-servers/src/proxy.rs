@@ -122,9 +122,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-type Passed = std::io::Result<()>;
+pub(crate) type Passed = std::io::Result<()>;
 
-fn pump(mut from: &TcpStream, to: &TcpStream, pass: impl Fn(&TcpStream, &TcpStream, &[u8]) -> Passed) {
+/// Hands on what comes, until one side is done.
+pub(crate) fn pump(
+    mut from: &TcpStream,
+    to: &TcpStream,
+    pass: impl Fn(&TcpStream, &TcpStream, &[u8]) -> Passed,
+) {
     let mut buffer = [0; 16 * 1024];
     loop {
         match from.read(&mut buffer) {

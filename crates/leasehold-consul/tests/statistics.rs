@@ -1,0 +1,107 @@
+//! What things cost: requests counted on the way, between the client and its server.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+#![allow(clippy::future_not_send, reason = "a test waits for them where it is")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use leasehold_consul::Consul;
+use leasehold_core::{Client, Error, Guard, Options};
+use leasehold_servers::consul::{Consul as Server, Overheard};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+/// What takes longer than this hangs.
+const SOON: Duration = Duration::from_secs(60);
+/// Long, so that no renewal falls into what is counted.
+const LEASE: Duration = Duration::from_secs(300);
+
+/// A client, and the way that its requests take.
+async fn overheard(server: &Server) -> (Client, Overheard) {
+    let way = Overheard::to(server.port());
+    let store = Consul::from_url(&format!("consul://127.0.0.1:{}?timeout=30s", way.port())).unwrap();
+    let builder = Client::builder().call_timeout(SOON).defaults(Options::new().lease(LEASE));
+    (builder.connect(store).await.unwrap(), way)
+}
+
+/// What was asked, without the query that waits for news.
+fn asked(way: &Overheard) -> Vec<String> {
+    way.asked().into_iter().filter(|line| !line.contains("&index=")).collect()
+}
+
+#[tokio::test]
+async fn an_uncontended_acquire_is_one_request_and_so_is_its_release() {
+    let server = Server::start();
+    let (client, way) = overheard(&server).await;
+    // Opens the session, and keeps it open.
+    let _kept = client.mutex("first").acquire().await.unwrap();
+    asked(&way);
+    let guard = client.mutex("orders/42").acquire().await.unwrap();
+    assert_eq!(asked(&way), ["PUT /v1/txn?"]);
+    guard.release().await.unwrap();
+    assert_eq!(asked(&way), ["PUT /v1/txn?"]);
+}
+
+#[tokio::test]
+async fn the_first_acquire_opens_a_session_with_two_requests_more() {
+    let server = Server::start();
+    let (client, way) = overheard(&server).await;
+    asked(&way);
+    let _guard = client.mutex("orders/42").acquire().await.unwrap();
+    assert_eq!(asked(&way), ["PUT /v1/session/create?", "PUT /v1/txn?", "PUT /v1/txn?"]);
+}
+
+#[tokio::test]
+async fn a_busy_attempt_changes_nothing() {
+    let server = Server::start();
+    let ((holder, _), (client, way)) = (overheard(&server).await, overheard(&server).await);
+    let _kept = client.mutex("first").acquire().await.unwrap();
+    let _held = holder.mutex("orders/42").acquire().await.unwrap();
+    let index = || server.ask("GET", "/v1/kv/leasehold/locks/orders/42", "");
+    let before = index();
+    asked(&way);
+    assert!(client.mutex("orders/42").try_acquire().await.unwrap().is_none());
+    // The guess that it is free, which is wrong; a look at it; a look who lives.
+    let asked = asked(&way);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(index(), before);
+}
+
+/// The names of news in what a server said: `clients/SESSION/SEAT`.
+fn news(said: &str) -> BTreeSet<&str> {
+    let names = said.split("\"leasehold/clients/").skip(1).filter_map(|rest| rest.split('"').next());
+    names.filter(|name| name.rsplit('/').next().is_some_and(|seat| seat.parse::<u64>().is_ok())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_with_two_hundred_waiters_wakes_one_client() {
+    const CLIENTS: usize = 40;
+    const EACH: usize = 5;
+    let server = Server::start();
+    let (holder, _way) = overheard(&server).await;
+    let guard = holder.mutex("orders/42").acquire().await.unwrap();
+    let mut waiting: JoinSet<Result<Guard, Error>> = JoinSet::new();
+    let mut ways = Vec::new();
+    for client in 1..=CLIENTS {
+        let (waiter, way) = overheard(&server).await;
+        ways.push(way);
+        for _ in 0..EACH {
+            let waiter = waiter.clone();
+            waiting.spawn(async move { waiter.mutex("orders/42").acquire().await });
+        }
+        let limit = Instant::now() + SOON;
+        while holder.inspect("orders/42").await.unwrap().unwrap().waiters.len() < client * EACH {
+            assert!(Instant::now() < limit, "not everybody is in the queue");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    ways.iter().for_each(|way| drop(way.said()));
+    guard.release().await.unwrap();
+    let next = timeout(SOON, waiting.join_next()).await.expect("the first of them holds");
+    let next = next.unwrap().unwrap().unwrap();
+    let woken: Vec<String> = ways.iter().map(Overheard::said).filter(|said| !news(said).is_empty()).collect();
+    assert_eq!(woken.len(), 1, "others were told too");
+    assert_eq!(news(&woken[0]).len(), 1, "it was told of others too");
+    waiting.abort_all();
+    drop(next);
+}
