@@ -1,7 +1,6 @@
 //! etcd servers: single ones, with users or TLS, and clusters of three whose members can be cut off from each other.
 
 mod cluster;
-mod peers;
 
 pub use cluster::Cluster;
 

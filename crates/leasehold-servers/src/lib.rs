@@ -6,6 +6,7 @@
 pub mod consul;
 pub mod etcd;
 pub mod mariadb;
+mod peers;
 pub mod postgres;
 mod process;
 mod proxy;

@@ -37,8 +37,7 @@ async fn a_record_that_an_operator_deletes_is_lost_within_a_third_of_the_lease()
     let client = client(&server.url(), SHORT).await;
     let (lost, kept) = (acquire(&client).await, client.mutex("another").acquire().await.expect("it is free"));
     assert_eq!(server.ask("DELETE", &format!("/v1/kv/leasehold/locks/{KEY}"), "").0, 200);
-    // A third, and room for a busy machine: by the deadline it would have been lost anyway.
-    let loss = timeout(SHORT.mul_f64(0.7), lost.lost()).await.expect("the next renewal finds out");
+    let loss = timeout(SHORT / 3 + ROOM, lost.lost()).await.expect("the next renewal finds out");
     assert_eq!(loss, Loss::Gone);
     assert!(kept.is_valid());
     drop((lost, kept));

@@ -1,8 +1,10 @@
 //! Three servers of one cluster.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Consul, Ports};
+use crate::peers::{BESIDE, Peers};
 use crate::process::wait_until;
 
 /// How long an election may take on a busy machine.
@@ -12,6 +14,8 @@ const ELECTION: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Trio {
     servers: Vec<Consul>,
+    /// What stands between them, if anything does.
+    peers: Option<Peers>,
 }
 
 impl Trio {
@@ -20,9 +24,27 @@ impl Trio {
     /// # Panics
     /// When there is no `consul`, or they do not agree on a leader.
     pub fn start() -> Self {
+        Self::launch([Ports::free(), Ports::free(), Ports::free()], None)
+    }
+
+    /// The same with proxies between them, so that one can be [cut off](Self::cut) from the others while clients still
+    /// reach it.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn apart() -> Self {
         let ports = [Ports::free(), Ports::free(), Ports::free()];
-        let join = ports.map(|ports| format!("-retry-join=127.0.0.1:{}", ports.gossip));
-        let mut more = vec!["-bootstrap-expect=3", "-retry-interval=1s"];
+        let peers = Peers::beside(&ports.map(|ports| [ports.server, ports.gossip]));
+        Self::launch(ports, Some(peers))
+    }
+
+    fn launch(ports: [Ports; 3], peers: Option<Peers>) -> Self {
+        let address = peers.as_ref().map_or(Ipv4Addr::LOCALHOST, |_| BESIDE);
+        let (join, advertise) = (
+            ports.map(|ports| format!("-retry-join={address}:{}", ports.gossip)),
+            format!("-advertise={address}"),
+        );
+        let mut more = vec!["-bootstrap-expect=3", "-retry-interval=1s", &advertise];
         more.extend(join.iter().map(String::as_str));
         let names = ["n1", "n2", "n3"];
         let servers: Vec<_> = ports
@@ -30,9 +52,25 @@ impl Trio {
             .zip(names)
             .map(|(ports, name)| Consul::launch(ports, name, &more, ""))
             .collect();
-        let trio = Self { servers };
+        let trio = Self { servers, peers };
+        if let Some(peers) = &trio.peers {
+            peers.are(trio.servers.iter().map(|server| server.process.pid()).collect());
+        }
         trio.wait();
         trio
+    }
+
+    /// Nothing passes between this server and the others any more.
+    ///
+    /// # Panics
+    /// When nothing stands [between them](Self::apart).
+    pub fn cut(&self, at: usize) {
+        self.peers.as_ref().expect("there are proxies between the servers").cut(at);
+    }
+
+    /// Everything passes again.
+    pub fn heal(&self) {
+        self.peers.iter().for_each(Peers::heal);
     }
 
     /// The servers.

@@ -1,7 +1,7 @@
 //! Three members, which hear of each other through proxies, so that one can be cut off while clients still reach it.
 
-use super::peers::Peers;
 use super::{Etcd, TOGETHER};
+use crate::peers::Peers;
 use crate::process::{free_port, wait_until};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];

@@ -1,10 +1,13 @@
 //! What stands between the members of a cluster: proxies that know which member a connection comes from.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+/// Another address of loopback.
+pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// How often a held connection looks whether it may go on.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -17,10 +20,10 @@ struct State {
     stopped: bool,
 }
 
-/// One proxy for each member.
+/// One proxy for each port of each member.
 #[derive(Debug)]
-pub(super) struct Peers {
-    ports: Vec<u16>,
+pub(crate) struct Peers {
+    addresses: Vec<SocketAddrV4>,
     state: Arc<Mutex<State>>,
 }
 
@@ -29,31 +32,43 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Peers {
-    /// Proxies to members that listen on these ports.
-    pub(super) fn to(targets: &[u16]) -> Self {
-        let state: Arc<Mutex<State>> = Arc::default();
-        let ports = targets.iter().enumerate().map(|(at, target)| listen(at, *target, &state)).collect();
-        Self { ports, state }
+    /// Proxies to members that listen on these ports, each on a port of its own.
+    pub(crate) fn to(targets: &[u16]) -> Self {
+        let free = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        Self::on(targets.iter().enumerate().map(|(at, target)| (at, free, *target)))
     }
 
-    pub(super) fn ports(&self) -> Vec<u16> {
-        self.ports.clone()
+    /// Proxies to members that listen on these ports, each on the same port of [`BESIDE`]: for servers that cannot tell
+    /// others another port than the one they have.
+    pub(crate) fn beside<const N: usize>(members: &[[u16; N]]) -> Self {
+        let all = members.iter().enumerate().flat_map(|(at, ports)| ports.map(|port| (at, port)));
+        Self::on(all.map(|(at, port)| (at, SocketAddrV4::new(BESIDE, port), port)))
+    }
+
+    fn on(all: impl Iterator<Item = (usize, SocketAddrV4, u16)>) -> Self {
+        let state: Arc<Mutex<State>> = Arc::default();
+        let addresses = all.map(|(at, address, target)| listen(at, address, target, &state)).collect();
+        Self { addresses, state }
+    }
+
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.addresses.iter().map(SocketAddrV4::port).collect()
     }
 
     /// The members are these processes now.
-    pub(super) fn are(&self, processes: Vec<u32>) {
+    pub(crate) fn are(&self, processes: Vec<u32>) {
         locked(&self.state).processes = processes;
     }
 
-    pub(super) fn cut(&self, at: usize) {
+    pub(crate) fn cut(&self, at: usize) {
         locked(&self.state).cut = Some(at);
     }
 
-    pub(super) fn heal(&self) {
+    pub(crate) fn heal(&self) {
         locked(&self.state).cut = None;
     }
 
-    pub(super) fn is_cut(&self, at: usize) -> bool {
+    pub(crate) fn is_cut(&self, at: usize) -> bool {
         locked(&self.state).cut == Some(at)
     }
 }
@@ -62,12 +77,12 @@ impl Drop for Peers {
     fn drop(&mut self) {
         locked(&self.state).stopped = true;
         // Wakes those who accept.
-        self.ports.iter().for_each(|port| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))));
+        self.addresses.iter().for_each(|address| drop(TcpStream::connect(address)));
     }
 }
 
-fn listen(to: usize, target: u16, state: &Arc<Mutex<State>>) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+fn listen(to: usize, address: SocketAddrV4, target: u16, state: &Arc<Mutex<State>>) -> SocketAddrV4 {
+    let listener = TcpListener::bind(address).expect("loopback has the port");
     let port = listener.local_addr().expect("it is bound").port();
     let state = state.clone();
     thread::spawn(move || {
@@ -79,12 +94,17 @@ fn listen(to: usize, target: u16, state: &Arc<Mutex<State>>) -> u16 {
             thread::spawn(move || connect(stream, to, target, &state));
         }
     });
-    port
+    SocketAddrV4::new(*address.ip(), port)
 }
 
 fn connect(stream: TcpStream, to: usize, target: u16, state: &Arc<Mutex<State>>) {
     let Ok(SocketAddr::V4(address)) = stream.peer_addr() else { return };
-    let from = owner(address.port(), &locked(state).processes.clone());
+    // They connect as soon as they run, and a moment later it is known who they are.
+    while locked(state).processes.is_empty() && !locked(state).stopped {
+        thread::sleep(GLANCE);
+    }
+    let processes = locked(state).processes.clone();
+    let from = owner(address.port(), &processes);
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { return };
     let (Ok(back), Ok(forth)) = (stream.try_clone(), server.try_clone()) else { return };
     let other = state.clone();
