@@ -106,16 +106,31 @@ impl Sessions {
 
     /// Ends the sessions of a client that is gone. What fails ends by itself.
     pub(crate) async fn close(&self, member: &Connection, inbox: Inbox) {
-        let over: Vec<_> = self.lock().extract_if(|name, _| name.inbox == inbox).collect();
-        for id in over.iter().filter_map(|(_, place)| place.id.get()) {
-            if let Err(fault) = member.revoke(*id).await {
-                tracing::debug!(?fault, "a session is left to its end");
-            }
-        }
+        let over = self.take(|name| name.inbox == inbox);
+        revoke(member, &over).await;
+    }
+
+    /// The sessions that are open; from now on none is.
+    pub(crate) fn take_all(&self) -> Vec<i64> {
+        self.take(|_| true)
+    }
+
+    fn take(&self, which: impl Fn(&Name) -> bool) -> Vec<i64> {
+        let over = self.lock().extract_if(|name, _| which(name)).collect::<Vec<_>>();
+        over.iter().filter_map(|(_, place)| place.id.get().copied()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, Arc<Place>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends sessions. What fails ends by itself.
+pub(crate) async fn revoke(member: &Connection, sessions: &[i64]) {
+    for id in sessions {
+        if let Err(fault) = member.revoke(*id).await {
+            tracing::debug!(?fault, "a session is left to its end");
+        }
     }
 }
 

@@ -7,13 +7,14 @@ use leasehold_core::{
     Answer, Capability, Change, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result, Snapshot,
     Store, TokenStrength, Wakes,
 };
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::inbox::listen;
 use crate::names::Names;
 use crate::releasing::{Crowded, Marks};
-use crate::session::Sessions;
+use crate::session::{Sessions, revoke};
 use crate::url::Target;
 use crate::wire::message::Range;
 use crate::wire::{Connection, Fault, Link, header};
@@ -79,6 +80,17 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let listeners = self.listeners.get_mut().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(AbortHandle::abort);
+        // Nobody is left who could use them: whoever looks should not have to wait for their end.
+        let over = self.sessions.take_all();
+        if let (false, Ok(runtime)) = (over.is_empty(), Handle::try_current()) {
+            let link = self.link.clone();
+            runtime.spawn(async move {
+                match link.connection().await {
+                    Ok(member) => revoke(&member, &over).await,
+                    Err(error) => tracing::debug!(%error, "sessions are left to their end"),
+                }
+            });
+        }
     }
 }
 

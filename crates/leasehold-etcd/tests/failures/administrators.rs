@@ -16,17 +16,16 @@ fn holding(server: &Etcd) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_lease_is_lost_at_once_and_the_client_goes_on() {
-    const MOMENT: Duration = Duration::from_millis(800);
+    // Renewals come every third of it: what is noticed before that was told.
+    const LONGER: Duration = Duration::from_secs(90);
     let server = Etcd::start();
-    let holder = client(&server.url()).await;
+    let holder = client_with(&server.url(), LONGER).await;
     let witness = Witness::default();
     let guard = acquire(&holder).await;
     witness.granted(&guard);
-    still_held(&guard).await;
     let leases = server.ctl(&["lease", "list"]);
     server.ctl(&["lease", "revoke", leases.lines().nth(1).expect("the session is there")]);
-    // Renewals come every second: it was told.
-    assert_eq!(timeout(MOMENT, guard.lost()).await.expect("the end of a session is heard of"), Loss::Gone);
+    assert_eq!(timeout(ROOM, guard.lost()).await.expect("the end of a session is heard of"), Loss::Gone);
     drop(guard);
     goes_on(&holder, &witness).await;
     nothing_is_left(|words| server.ctl(words), [holder]).await;
@@ -40,8 +39,7 @@ async fn a_claim_that_somebody_deleted_is_lost_with_the_next_renewal_and_the_oth
     let doomed = holding(&server);
     let other = holder.mutex("another").acquire().await.unwrap();
     server.ctl(&["del", &doomed[0]]);
-    // A third of a lease, and room for a busy machine.
-    assert_eq!(timeout(LEASE / 2, guard.lost()).await.expect("renewals compare"), Loss::Gone);
+    assert_eq!(timeout(LEASE / 3 + ROOM, guard.lost()).await.expect("renewals compare"), Loss::Gone);
     assert!(other.is_valid());
     other.release().await.unwrap();
     drop(guard);

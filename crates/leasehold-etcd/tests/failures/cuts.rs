@@ -15,7 +15,7 @@ async fn a_cut_off_member_extends_nothing(choose: impl FnOnce(&Cluster) -> usize
     let witness = Witness::default();
     let guard = acquire(&holder).await;
     witness.granted(&guard);
-    still_held(&guard).await;
+    still_held(&guard, LEASE).await;
     cluster.cut(at);
     let next = tokio::spawn({
         let other = other.clone();
@@ -23,7 +23,7 @@ async fn a_cut_off_member_extends_nothing(choose: impl FnOnce(&Cluster) -> usize
     });
     assert_eq!(lost_in_time(&guard).await, Loss::Expired);
     // A new leader starts the lease again.
-    let next = timeout(2 * LEASE + SERVED, next).await.expect("the next one is served").unwrap();
+    let next = timeout(SERVED, next).await.expect("the next one is served").unwrap();
     witness.granted(&next);
     // The member that comes back makes the others vote again, for seconds on a busy machine.
     cluster.heal();
@@ -50,13 +50,13 @@ async fn a_holder_whose_follower_is_cut_off_is_lost_before_the_next_one_holds() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_knows_other_members_keeps_its_lock_when_its_own_is_cut_off() {
     let cluster = Cluster::start();
-    let holder = client(&cluster.url()).await;
+    let holder = client_with(&cluster.url(), LONG).await;
     let guard = acquire(&holder).await;
     for at in 0..3 {
         cluster.cut(at);
-        still_held(&guard).await;
+        still_held(&guard, LONG).await;
         cluster.heal();
-        still_held(&guard).await;
+        still_held(&guard, LONG).await;
     }
     guard.release().await.expect("all members are back");
     nothing_is_left(|words| cluster.ctl(words), [holder]).await;
@@ -85,7 +85,7 @@ async fn a_claim_that_arrives_after_its_withdrawal_gets_nothing() {
     ways[0].set(Mode::Pass);
     until("the withdrawal is there", withdrawn).await;
     let other = client(&server.url()).await;
-    let guard = timeout(LEASE, acquire(&other)).await.expect("nobody holds it");
+    let guard = timeout(SERVED, acquire(&other)).await.expect("nobody holds it");
     guard.release().await.unwrap();
     nothing_is_left(|words| server.ctl(words), [late, other]).await;
 }

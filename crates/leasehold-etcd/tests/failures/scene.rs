@@ -12,19 +12,24 @@ use tokio::time::{sleep, timeout};
 
 /// The lock that the cases are about.
 pub(crate) const KEY: &str = "orders/42";
+/// Short, for cases that wait until it is over.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
-/// Fifty waiters are served this soon after a leader is lost, one after the other, on a busy machine.
-pub(crate) const SERVED: Duration = Duration::from_secs(30);
-/// How late a loss may be heard of after the deadline: the keeper's tick, and room for a busy machine.
-const TICK: Duration = Duration::from_millis(1500);
-/// How long what was left may take to go: leases that nobody renews, started again by a new leader.
-const GONE: Duration = Duration::from_secs(20);
+/// Long against an election, for cases in which nothing is lost.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// What takes longer than this hangs. No case is about it.
+pub(crate) const SERVED: Duration = Duration::from_secs(60);
+/// What a busy machine may add to a time that is a law.
+pub(crate) const ROOM: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(20);
 
 pub(crate) async fn client(url: &str) -> Client {
+    client_with(url, LEASE).await
+}
+
+pub(crate) async fn client_with(url: &str, lease: Duration) -> Client {
     let store = Etcd::from_url(url).unwrap();
     let builder =
-        Client::builder().call_timeout(Duration::from_secs(3)).defaults(Options::new().lease(LEASE));
+        Client::builder().call_timeout(Duration::from_secs(3)).defaults(Options::new().lease(lease));
     builder.connect(store).await.expect("a member answers")
 }
 
@@ -77,23 +82,23 @@ pub(crate) async fn queue(client: &Client, count: usize, witness: &Witness) -> J
 
 /// Everybody had a turn.
 pub(crate) async fn all_served(waiting: JoinSet<()>) {
-    timeout(SERVED, waiting.join_all()).await.expect("the waiters are served soon");
+    timeout(SERVED, waiting.join_all()).await.expect("the waiters are served");
 }
 
 /// The guard is lost, by its deadline at the latest.
 pub(crate) async fn lost_in_time(guard: &Guard) -> Loss {
-    let limit = guard.valid_for() + TICK;
+    let limit = guard.valid_for() + ROOM;
     timeout(limit, guard.lost()).await.expect("the loss is noticed by the deadline")
 }
 
 /// The cluster has the hold and extends it.
-pub(crate) async fn still_held(guard: &Guard) {
+pub(crate) async fn still_held(guard: &Guard, lease: Duration) {
     let renewed = async {
-        while let Err(error) = guard.renew(LEASE).await {
+        while let Err(error) = guard.renew(lease).await {
             assert!(error.is_retryable(), "{error}, {:?}", guard.lost().now_or_never());
         }
     };
-    timeout(SERVED, renewed).await.expect("the hold is renewed soon");
+    timeout(SERVED, renewed).await.expect("the hold is renewed");
     assert!(guard.is_valid());
 }
 
@@ -101,14 +106,14 @@ pub(crate) async fn still_held(guard: &Guard) {
 pub(crate) async fn goes_on(client: &Client, witness: &Witness) {
     for _ in 0..2 {
         let turn = take_a_turn(client.clone(), witness.clone());
-        timeout(SERVED + LEASE, turn).await.expect("the lock can be had again");
+        timeout(SERVED, turn).await.expect("the lock can be had again");
     }
 }
 
 pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let end = Instant::now() + GONE;
+    let end = Instant::now() + SERVED;
     while !is_so().await {
-        assert!(Instant::now() < end, "{what}: not within {GONE:?}");
+        assert!(Instant::now() < end, "{what}: not within {SERVED:?}");
         sleep(GLANCE).await;
     }
 }
