@@ -61,6 +61,11 @@ impl Op {
         Self::new("delete", key)
     }
 
+    /// Reads the key, which must be there.
+    fn get(key: String) -> Self {
+        Self::new("get", key)
+    }
+
     /// Fails unless the key has this index.
     pub(crate) fn check(key: String, index: u64) -> Self {
         Self { index: Some(index), ..Self::new("check-index", key) }
@@ -88,6 +93,15 @@ pub(crate) enum Outcome {
     Failed(Vec<usize>),
 }
 
+/// What became of a look at several keys.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// All of them are there.
+    All(Vec<Entry>),
+    /// The places of those that are not, in their order; the others were not read.
+    Absent(Vec<usize>),
+}
+
 #[derive(Deserialize)]
 struct Said {
     #[serde(rename = "Results", default)]
@@ -113,6 +127,25 @@ struct OpError {
 impl Http {
     /// All of these or none, through the leader and its majority.
     pub(crate) async fn transact(&self, ops: Vec<Op>) -> Result<Outcome> {
+        self.send_all("/v1/txn?", ops, Effect::Writes).await
+    }
+
+    /// The entries of several keys, as the majority has them.
+    pub(crate) async fn get_all(&self, keys: Vec<String>) -> Result<Found> {
+        let ops = keys.into_iter().map(Op::get).collect();
+        match self.send_all("/v1/txn?consistent", ops, Effect::Reads).await? {
+            Outcome::Done(entries) => Ok(Found::All(entries)),
+            Outcome::Failed(places) if places.is_empty() => {
+                Err(protocol("a transaction failed without a reason"))
+            }
+            Outcome::Failed(mut places) => {
+                places.sort_unstable();
+                Ok(Found::Absent(places))
+            }
+        }
+    }
+
+    async fn send_all(&self, path: &str, ops: Vec<Op>, effect: Effect) -> Result<Outcome> {
         #[derive(Serialize)]
         struct Item {
             #[serde(rename = "KV")]
@@ -120,9 +153,9 @@ impl Http {
         }
         let body: Vec<Item> = ops.into_iter().map(|kv| Item { kv }).collect();
         let body = serde_json::to_vec(&body).map_err(|cause| protocol("cannot be sent").because(cause))?;
-        let reply = self.ask(Method::PUT, "/v1/txn?", body, Effect::Writes).await?;
+        let reply = self.ask(Method::PUT, path, body, effect).await?;
         if reply.status != 200 && reply.status != 409 {
-            return Err(refused(&reply, Effect::Writes));
+            return Err(refused(&reply, effect));
         }
         let said: Said = read(&reply)?;
         if reply.status == 200 {

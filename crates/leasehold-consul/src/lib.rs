@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+mod heirs;
 mod http;
 mod kv;
 mod listen;
+mod looks;
 mod names;
 mod recent;
 mod records;

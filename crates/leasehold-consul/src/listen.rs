@@ -15,9 +15,9 @@ use crate::store::Shared;
 use crate::wire::Message;
 
 /// How long a blocking query waits at the server.
-const WAIT: Duration = Duration::from_secs(20);
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
 /// By how much the answer may be later than that: the server adds up to a sixteenth.
-const LATE: Duration = Duration::from_secs(5);
+pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// How long a look at all living sessions is believed. A session that is not in it is looked for again at once.
 const BELIEVED: Duration = Duration::from_millis(500);

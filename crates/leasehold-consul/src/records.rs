@@ -87,6 +87,7 @@ impl KeyValue {
                     });
                     let created = known.as_ref().map_or(0, |known| known.created);
                     self.sweep_later(swap, known.as_ref());
+                    known.iter().for_each(|known| shared.seen(swap.key, &known.bytes));
                     shared.recent.put(swap.key, known);
                     return Ok(Swapped::Done { origin: origin(created) });
                 }
@@ -179,7 +180,8 @@ impl Records for KeyValue {
 
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
         Box::pin(async move {
-            let known = match self.0.http.get(&self.0.names.lock(key)).await.map_err(|e| e.on(key))? {
+            let name = self.0.names.lock(key);
+            let known = match self.0.looks.get(&self.0.http, &name).await.map_err(|e| e.on(key))? {
                 None => None,
                 Some(entry) => Some(Known {
                     bytes: entry.value()?,
@@ -190,6 +192,7 @@ impl Records for KeyValue {
                 }),
             };
             let found = loaded(known.as_ref());
+            known.iter().for_each(|known| self.0.seen(key, &known.bytes));
             self.0.recent.put(key, known);
             Ok(found)
         })

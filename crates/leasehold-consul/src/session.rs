@@ -33,7 +33,7 @@ const FRESH: f64 = 0.6;
 /// How long a session is kept that carries nothing, at most: the next claim may come soon.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often somebody looks whether it is time.
-const GLANCE: Duration = Duration::from_millis(200);
+pub(crate) const GLANCE: Duration = Duration::from_millis(200);
 
 /// A session that this process opened.
 #[derive(Debug)]
@@ -133,6 +133,10 @@ impl Table {
 
     pub(crate) fn find(&self, session: &Session) -> Option<Arc<Live>> {
         self.lock().values().find(|live| live.session == *session).cloned()
+    }
+
+    pub(crate) fn is_ours(&self, session: &str) -> bool {
+        self.lock().values().any(|live| live.id() == session)
     }
 
     /// Takes a session out that nobody joined since: from now on nobody can.

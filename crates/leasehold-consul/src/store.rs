@@ -10,9 +10,11 @@ use leasehold_core::{
     Result, Snapshot, Store, TokenStrength, Wakes,
 };
 
+use crate::heirs::Heirs;
 use crate::http::{Effect, Http};
 use crate::kv;
 use crate::listen::{Alive, Inboxes};
+use crate::looks::Looks;
 use crate::names::Names;
 use crate::recent::Recent;
 use crate::records::KeyValue;
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) recent: Recent,
     pub(crate) alive: Alive,
     pub(crate) inboxes: Inboxes,
+    pub(crate) looks: Looks,
+    pub(crate) heirs: Heirs,
 }
 
 impl Shared {
@@ -109,6 +113,8 @@ impl Consul {
             recent: Recent::default(),
             alive: Alive::default(),
             inboxes: Inboxes::default(),
+            looks: Looks::default(),
+            heirs: Heirs::default(),
         };
         Ok(Self(RecordStore::with_max_bytes(KeyValue(Arc::new(shared)), LARGEST)))
     }

@@ -67,6 +67,46 @@ async fn a_busy_attempt_changes_nothing() {
     assert_eq!(index(), before);
 }
 
+#[tokio::test]
+async fn a_renewal_looks_at_many_locks_at_once() {
+    const LOCKS: usize = 16;
+    let server = Server::start();
+    let (client, way) = overheard(&server).await;
+    let mut guards = Vec::new();
+    for lock in 0..LOCKS {
+        guards.push(client.mutex(format!("orders/{lock}")).acquire().await.unwrap());
+    }
+    asked(&way);
+    guards[0].renew(LEASE).await.unwrap();
+    // The session, the write that proves it, the locks: a few looks, because some of them take turns.
+    let asked = asked(&way);
+    assert!(asked.len() <= 2 + LOCKS / 4, "{asked:?}");
+    assert!(guards.iter().all(Guard::is_valid));
+}
+
+#[tokio::test]
+async fn who_is_next_hears_of_the_death_of_who_holds() {
+    let server = Server::start();
+    let ((holder, _), (heir, way)) = (overheard(&server).await, overheard(&server).await);
+    let guard = holder.mutex("orders/42").acquire().await.unwrap();
+    let (_, keys) = server.ask("GET", "/v1/kv/leasehold/alive/?keys", "");
+    let session = keys.split('"').nth(1).unwrap().rsplit('/').next().unwrap().to_owned();
+    let waiting = tokio::spawn(async move { heir.mutex("orders/42").acquire().await });
+    let watch = format!("/alive/{}?index=", session.replace('-', "%2D"));
+    let mut watches = 0;
+    let limit = Instant::now() + SOON;
+    while watches < 2 {
+        assert!(Instant::now() < limit, "nobody watches");
+        watches += way.asked().iter().filter(|line| line.contains(&watch)).count();
+        sleep(Duration::from_millis(5)).await;
+    }
+    way.said();
+    assert_eq!(server.ask("PUT", &format!("/v1/session/destroy/{session}"), "").0, 200);
+    let next = timeout(SOON, waiting).await.expect("it is granted").unwrap().unwrap();
+    assert!(way.said().contains("404 Not Found"), "it was not told");
+    assert!(next.token() > guard.token());
+}
+
 /// The names of news in what a server said: `clients/SESSION/SEAT`.
 fn news(said: &str) -> BTreeSet<&str> {
     let names = said.split("\"leasehold/clients/").skip(1).filter_map(|rest| rest.split('"').next());
