@@ -25,7 +25,7 @@ pub(crate) enum Speech {
 }
 
 /// One for each way in which a server can be the wrong one.
-pub(crate) const SPEECHES: &[(&str, Speech)] = &[
+pub(crate) static SPEECHES: &[(&str, Speech)] = &[
     ("silence", Speech::Silence),
     ("close", Speech::Close),
     ("close after a request", Speech::CloseAfterARequest),
@@ -65,7 +65,7 @@ pub(crate) const SPEECHES: &[(&str, Speech)] = &[
 ];
 
 /// One array inside the other.
-const DEEP: [u8; 40_000] = {
+static DEEP: [u8; 40_000] = {
     let mut bytes = [0; 40_000];
     let mut at = 0;
     while at < bytes.len() {
