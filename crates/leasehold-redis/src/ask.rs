@@ -24,6 +24,7 @@ impl Fences {
         let mut call = self.call(&script::CLAIM, &claim.key, Ack::Needed);
         call.keys.push(names::refused(&claim.key, &claim.id));
         call.args.extend(packed(claim, seen)?);
+        call.joins = claim.quorum.is_none();
         Ok(call)
     }
 
@@ -69,6 +70,7 @@ impl Fences {
     pub(crate) fn release(self, claim: &Claim, refuse_for: Option<Duration>) -> Call {
         let mut call = self.call(&script::RELEASE, &claim.key, Ack::Free);
         call.args.push(claim.id.as_bytes().to_vec());
+        call.joins = refuse_for.is_none();
         if let Some(length) = refuse_for {
             call.keys.push(names::refused(&claim.key, &claim.id));
             call.args.push(millis(length).to_string().into_bytes());
@@ -94,13 +96,20 @@ impl Fences {
     /// A call that names the fence and the lock.
     fn call(self, script: &'static Script, key: &Key, ack: Ack) -> Call {
         let lock = names::lock(key);
-        let slot = names::slot(&lock);
-        let fence = match self {
-            Self::One => names::fence(),
-            Self::PerSlot => names::fence_in(slot),
+        let (slot, fence) = match self {
+            Self::One => (0, names::fence()),
+            Self::PerSlot => (names::slot(&lock), names::fence_in(names::slot(&lock))),
         };
-        Call { script, slot, keys: vec![fence, lock], args: Vec::new(), ack }
+        let (args, members) = (Vec::new(), Vec::new());
+        Call { script, slot, keys: vec![fence, lock], args, ack, joins: false, members }
     }
+}
+
+/// Releases and then claims on a single server, as one call that takes the short way of each.
+pub(crate) fn many(members: Vec<Call>) -> Call {
+    let releases = members.iter().filter(|call| call.gives_back()).count();
+    let (keys, args) = (vec![names::fence()], vec![releases.to_string().into_bytes()]);
+    Call { script: &script::MANY, slot: 0, keys, args, ack: Ack::Free, joins: false, members }
 }
 
 /// The claim in two parts: what a script asks of it, and what is stored as it is here.

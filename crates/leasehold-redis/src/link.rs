@@ -6,6 +6,7 @@
 //! have run; that is for the keeper, which knows that ids make it safe.
 
 mod cluster;
+mod crowd;
 mod dial;
 mod find;
 mod map;
@@ -25,6 +26,7 @@ use redis::{Cmd, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crowd::Word;
 pub(crate) use map::Map;
 pub(crate) use node::pause;
 use start::Started;
@@ -38,21 +40,25 @@ use crate::url::{Target, Topology};
 
 impl Call {
     fn by_hash(&self) -> Cmd {
-        self.with("EVALSHA", self.script.sha1())
+        self.command("EVALSHA", self.script.sha1())
     }
 
     /// Carries the whole script, which the server keeps.
     fn by_source(&self) -> Cmd {
-        self.with("EVAL", self.script.source())
+        self.command("EVAL", self.script.source())
     }
 
-    fn with(&self, verb: &str, script: &str) -> Cmd {
-        let (keys, args) = (&self.keys, &self.args);
-        let size: usize = keys.iter().chain(args).map(Vec::len).sum();
+    pub(crate) fn command(&self, verb: &str, script: &str) -> Cmd {
+        // The fence is named once.
+        let keys = || self.keys.iter().chain(self.members.iter().flat_map(|call| &call.keys[1..]));
+        let args = || self.args.iter().chain(self.members.iter().flat_map(|call| &call.args));
+        let (count, size) = keys().chain(args()).fold((0, 0), |(n, size), word| (n + 1, size + word.len()));
         // With room for the number of keys.
-        let mut command =
-            Cmd::with_capacity(3 + keys.len() + args.len(), verb.len() + script.len() + size + 4);
-        command.arg(verb).arg(script).arg(keys.len()).arg(keys).arg(args);
+        let mut command = Cmd::with_capacity(3 + count, verb.len() + script.len() + size + 4);
+        command.arg(verb).arg(script).arg(keys().count());
+        for word in keys().chain(args()) {
+            command.arg(word);
+        }
         command
     }
 }
@@ -98,10 +104,21 @@ impl Link {
         }
     }
 
-    /// Runs a script.
-    pub(crate) async fn call(&self, call: Call) -> Result<Value> {
+    /// Runs a script, together with others where many ask for that.
+    pub(crate) async fn call(&self, mut call: Call) -> Result<Value> {
         let until = self.deadline();
         let started = self.started().await?;
+        let asker = started.crowd().filter(|_| call.joins).map(|crowd| crowd.enter());
+        if let Some(asker) = asker.as_ref().filter(|asker| asker.is_in_company()) {
+            match asker.ask(call, until).await {
+                Word::Said(said) => return said.map_err(Silence::into_error),
+                Word::Alone(back) => call = back,
+            }
+        }
+        self.call_alone(started, &call, until).await
+    }
+
+    async fn call_alone(&self, started: &Started, call: &Call, until: Instant) -> Result<Value> {
         let ack = if self.min_replicas() > 0 { call.ack } else { Ack::Free };
         let mut again = Again::until(until);
         let mut asked = None;
@@ -115,7 +132,7 @@ impl Link {
             };
             let way = way.map_err(|error| again.instead_of(error))?;
             let wire = way.wire();
-            let answer = match run(&way, &call, asking, until).await {
+            let answer = match run(&way, call, asking, until).await {
                 Ok(Value::ServerError(error)) => error,
                 Ok(value) => return Ok(value),
                 Err(silence) => {

@@ -30,6 +30,17 @@ pub(crate) struct Call {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) ack: Ack,
+    /// Whether it has a short way, so that it may be made together with others.
+    pub(crate) joins: bool,
+    /// The calls that this one is made of.
+    pub(crate) members: Vec<Self>,
+}
+
+impl Call {
+    /// Whether it is a release.
+    pub(crate) fn gives_back(&self) -> bool {
+        std::ptr::eq(self.script, &raw const RELEASE)
+    }
 }
 
 /// Whether a call counts only when replicas have it, on stores that ask for that.
@@ -45,6 +56,7 @@ pub(crate) static CLAIM: Script = Script::new("claim", include_str!("lua/claim.l
 pub(crate) static RENEW: Script = Script::new("renew", include_str!("lua/renew.lua"));
 pub(crate) static AMEND: Script = Script::new("amend", include_str!("lua/amend.lua"));
 pub(crate) static RELEASE: Script = Script::new("release", include_str!("lua/release.lua"));
+pub(crate) static MANY: Script = Script::new("many", include_str!("lua/many.lua"));
 pub(crate) static EVICT: Script = Script::new("evict", include_str!("lua/evict.lua"));
 pub(crate) static INSPECT: Script = Script::new("inspect", include_str!("lua/inspect.lua"));
 
@@ -54,8 +66,13 @@ const CLOCK: &str = include_str!("lua/clock.lua");
 const PARTS: &[(&str, &str)] = &[
     ("clock", CLOCK),
     ("format", include_str!("lua/format.lua")),
-    ("free", include_str!("lua/free.lua")),
+    ("numbers", include_str!("lua/numbers.lua")),
+    ("read", include_str!("lua/read.lua")),
+    ("sure", include_str!("lua/sure.lua")),
+    ("draw", include_str!("lua/draw.lua")),
+    ("take", include_str!("lua/take.lua")),
     ("behind", include_str!("lua/behind.lua")),
+    ("give", include_str!("lua/give.lua")),
     ("pass", include_str!("lua/pass.lua")),
     ("row", include_str!("lua/row.lua")),
     ("fence", include_str!("lua/fence.lua")),
@@ -96,7 +113,7 @@ fn assemble(file: &str) -> String {
             None => source.push_str(line),
             Some(name) => {
                 let part = PARTS.iter().find(|(part, _)| *part == name);
-                source.push_str(part.expect("the scripts name parts that exist").1);
+                source.push_str(&assemble(part.expect("the scripts name parts that exist").1));
             }
         }
         source.push('\n');

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::cluster::Cluster;
+use super::crowd::Crowd;
 use super::dial::Dialer;
 use super::find::Finder;
 use super::map::Map;
@@ -28,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Started {
     map: watch::Receiver<Arc<Map>>,
     cluster: Option<Arc<Cluster>>,
+    /// Where requests may share a call: keys may be anything, and nobody waits for replicas.
+    crowd: Option<Arc<Crowd>>,
     /// Keeps the map of a single server alive.
     _fixed: Option<watch::Sender<Arc<Map>>>,
     tasks: Vec<JoinHandle<()>>,
@@ -41,7 +44,7 @@ impl Started {
             Topology::Cluster { seeds } => {
                 let (cluster, map) = Cluster::start(seeds.clone(), dialer).await?;
                 let tasks = vec![tokio::spawn(cluster.clone().keep_up())];
-                let started = Self { map, cluster: Some(cluster), _fixed: None, tasks };
+                let started = Self { map, cluster: Some(cluster), crowd: None, _fixed: None, tasks };
                 return Ok(started.listening(inboxes, target.timeout));
             }
             Topology::Single(address) => (Finder::Fixed(address.clone()), address.clone()),
@@ -60,14 +63,19 @@ impl Started {
             // The first grant should not have to wait for it.
             node.writer().node().first_attempt(until).await?;
         }
+        let crowd = (target.min_replicas == 0).then(|| Crowd::new(node.clone()));
         let (sender, map) = watch::channel(Arc::new(Map::single(name, node)));
-        let started = Self { map, cluster: None, _fixed: Some(sender), tasks: Vec::new() };
+        let started = Self { map, cluster: None, crowd, _fixed: Some(sender), tasks: Vec::new() };
         Ok(started.listening(inboxes, target.timeout))
     }
 
     fn listening(mut self, inboxes: &Arc<Inboxes>, timeout: Duration) -> Self {
         self.tasks.push(tokio::spawn(inbox::listen(inboxes.clone(), self.map.clone(), timeout)));
         self
+    }
+
+    pub(super) fn crowd(&self) -> Option<&Arc<Crowd>> {
+        self.crowd.as_ref()
     }
 
     pub(super) fn map(&self) -> Arc<Map> {
@@ -88,10 +96,11 @@ impl Started {
             let error = match node {
                 Some(node) => match Way::to(&node, ack, wait).await {
                     Ok(way) => return Ok(way),
+                    // There is nobody else to wait for.
+                    Err(error) if self.cluster.is_none() => return Err(error),
                     Err(error) => error,
                 },
                 None => {
-                    sleep_until(wait).await;
                     let message = "no server of the cluster has this key's slot: mend the cluster";
                     Unreachable::new(message).to_error()
                 }
@@ -99,6 +108,7 @@ impl Started {
             if Instant::now() >= until || !error.is_retryable() {
                 return Err(error);
             }
+            sleep_until(wait).await;
         }
     }
 

@@ -3,7 +3,7 @@
 local function behind()
   local text, about, front = alone, nil, nil
   if not alone then
-    local first = redis.pcall('ZRANGE', KEYS[2], '0', '3')
+    local first = redis.pcall('ZRANGE', lock, '0', '3')
     text, about, front = first[1], first[2], first[4]
     if not front or string.byte(about) ~= ABOUT then
       return
@@ -28,25 +28,30 @@ local function behind()
     end
   end
   if leave then
-    return (alone or not call('ZRANK', KEYS[2], id)) and 'busy' or nil
+    return (alone or not call('ZRANK', lock, id)) and 'busy' or nil
   end
-  local seat = math.max(string.sub(fence, 1, 16) + 1, token_above + 1, micros)
+--@ read
+  if not last then
+    return
+  end
+  local seat = math.max(last + 1, token_above + 1, micros)
   local place = string.format('%016d', seat)
-  local row = id .. pack(now + patience, lease, seat, 0, 0, most, least, now) .. ARGV[2]
+  local row = id .. pack(now + patience, lease, seat, 0, 0, most, least, now) .. stored
   if alone then
     lasts = math.max(lasts, expires + delay) + SPARE
     about = string.char(ABOUT) .. pack(lasts, patience, lasts, 0, 0, 0)
-    call('DEL', KEYS[2])
-    call('ZADD', KEYS[2], '-inf', text, '-inf', about, place, id, place, row)
-    call('PEXPIREAT', KEYS[2], string.format('%d', lasts))
-  elseif call('ZADD', KEYS[2], 'NX', place, id, place, row) < 2 then
+    call('DEL', lock)
+    call('ZADD', lock, '-inf', text, '-inf', about, place, id, place, row)
+    call('PEXPIREAT', lock, string.format('%d', lasts))
+  elseif call('ZADD', lock, 'NX', place, id, place, row) < 2 then
     -- It waits already: asked again.
-    call('ZREM', KEYS[2], row)
+    call('ZREM', lock, row)
     return
   end
   -- A seat is no token: it need not be above what was forgotten, so nobody looks whether something was.
-  call('SETRANGE', KEYS[1], '0', place)
-  local before = math.min((call('ZCARD', KEYS[2]) - 2) / 2 - 1, 64)
+  last = seat
+--@ draw
+  local before = math.min((call('ZCARD', lock) - 2) / 2 - 1, 64)
   local look_in = before > 0 and math.floor(patience / 3) or math.min(quiet_until - now, 1000)
   return struct.pack(STANDS, 'waiting', seat, before, look_in, 0, patience)
 end

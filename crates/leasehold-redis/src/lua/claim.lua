@@ -4,34 +4,22 @@
 -- result: how it stands
 --@ clock
 --@ format
-local id, limit, most, least, leave, _, lease, token_above, keep = cmsgpack.unpack(ARGV[1])
-local _, patience, lock_delay = unpack_some(ARGV[2], 2, 0)
-local fence = call('GET', KEYS[1])
--- Nearly all claims end here, before the rule is even loaded.
-local is_plain = fence and not keep and most <= limit
-if is_plain and call('EXISTS', KEYS[2], KEYS[3]) == 0 then
---@ free
-end
--- No error where the lock is no string: then it is nothing, or several claims.
-local there = call('MGET', KEYS[2], KEYS[3])
-local alone, mark = there[1], there[2]
-if is_plain and not mark then
---@ behind
-  local answer = behind()
-  if answer then
-    return answer
-  end
+--@ numbers
+local lock, mark, asked, stored = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+--@ take
+if answer then
+  return answer
 end
 --@ row
 --@ fence
 --@ ledger
 --@ settle
 --@ rule
-local asked = read_claim(ARGV[1], ARGV[2])
-if mark and tonumber(mark) > now then
+local asked = read_claim(asked, stored)
+if marked and tonumber(marked) > now then
   return 'gone'
 end
-if not open(KEYS[2], alone) then
+if not open(lock, alone) then
   return 'foreign'
 end
 local refused = enter(asked)

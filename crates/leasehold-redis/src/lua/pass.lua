@@ -13,22 +13,22 @@ local function pass_on()
   if following and (units < limit or select(2, unpack_some(following, 1, 16)) <= now) then
     return
   end
-  local fence = call('GET', KEYS[1])
-  if not fence or not string.find(call('INFO', 'replication'), 'master_replid:' .. string.sub(fence, -40), 1, true) then
+--@ sure
+  if not is_sure then
     return
   end
-  local token = math.max(string.sub(fence, 1, 16) + 1, micros)
-  local now_text = pack(VERSION, limit, limit, math.min(quiet_until, frees), last, last_until, first[3], due, lease,
-    seat, token, units, units, units, now) .. string.sub(front, fixed + 1)
+  last = math.max(last + 1, micros)
+  local is = pack(VERSION, limit, limit, math.min(quiet_until, frees), last_token, last_until, first[3], due, lease,
+    seat, last, units, units, units, now) .. string.sub(front, fixed + 1)
   -- The first write frees memory: all of it may be in use.
   if following then
-    call('ZREM', KEYS[2], text, first[3], front)
-    call('ZADD', KEYS[2], '-inf', now_text)
+    call('ZREM', lock, text, first[3], front)
+    call('ZADD', lock, '-inf', is)
   else
-    call('DEL', KEYS[2])
-    call('SET', KEYS[2], now_text, 'PXAT', string.format('%d', frees))
+    call('DEL', lock)
+    call('SET', lock, is, 'PXAT', string.format('%d', frees))
   end
-  call('SETRANGE', KEYS[1], '0', string.format('%016d', token))
-  call('PUBLISH', 'leasehold.inbox:' .. inbox, string.format('%s %d %d %d %s', inbox, seat, token, units, KEYS[2]))
-  return true
+--@ draw
+  call('PUBLISH', 'leasehold.inbox:' .. inbox, string.format('%s %d %d %d %s', inbox, seat, last, units, lock))
+  return 'held'
 end

@@ -171,6 +171,7 @@ fn the_scripts_answer_like_the_rule() {
             now += plan.random.u64(0..8);
             let op = plan.next(&model.book);
             let must = model.perform(&op, &server.key, now);
+            server.in_company = step % 2 == 1;
             let is = perform(&mut server, &op, now);
             assert_eq!(is, must, "seed {seed}, step {step}: {op:?}");
             promotions += is.promoted.len();

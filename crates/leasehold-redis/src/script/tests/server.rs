@@ -37,6 +37,8 @@ pub(super) struct After {
 
 pub(super) struct Server {
     pub(super) key: Key,
+    /// Requests are first asked as one of many.
+    pub(super) in_company: bool,
     connection: Connection,
     ears: Connection,
     scripts: HashMap<&'static str, String>,
@@ -53,6 +55,7 @@ impl Server {
         ears.recv_response().unwrap();
         Self {
             key: Key::new("vector").unwrap(),
+            in_company: false,
             connection: client.get_connection().unwrap(),
             ears,
             scripts: HashMap::new(),
@@ -90,9 +93,7 @@ impl Server {
             assert_ne!(source, call.script.source());
             redis::cmd("SCRIPT").arg("LOAD").arg(source).query(connection).unwrap()
         });
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&*sha1).arg(call.keys.len()).arg(&call.keys).arg(&call.args);
-        command
+        call.command("EVALSHA", sha1)
     }
 
     pub(super) fn flush(&mut self) {
