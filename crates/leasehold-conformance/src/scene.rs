@@ -176,6 +176,16 @@ impl Scene {
         Ok(self.inspect(key).await?.map_or_else(Vec::new, |seen| seen.holders))
     }
 
+    /// Sees that the store shows this token first, where it shows tokens.
+    pub(crate) async fn shows(&self, key: &Key, token: u64) -> Verdict {
+        let first = self.holders(key).await?.first().map(|holder| holder.token);
+        match self.info().can(Capability::Sight) {
+            true => assert_eq!(first, Some(token)),
+            false => assert!(first.is_some(), "nobody holds {key}"),
+        }
+        Ok(())
+    }
+
     /// Renews a waiter until it holds, as its keeper would.
     pub(crate) async fn until_granted(&self, claim: &Claim) -> Verdict<leasehold_core::Grant> {
         let give_up = Instant::now() + self.lease() + self.info().expiry_slack + SLACK;

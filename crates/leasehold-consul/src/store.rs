@@ -29,6 +29,8 @@ pub static INFO: Info = Info {
     name: "consul",
     // Not `Owner`: a claim ends with its giver's session. Not `Member` and `TokenAbove`: its numbers are the cluster's.
     capabilities: &[
+        Capability::Sight,
+        Capability::Readers,
         Capability::Units,
         Capability::Queue,
         Capability::AmendUnits,

@@ -16,7 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Capability {
-    /// Claims for a part of the limit; without it every claim is for the whole.
+    /// Claims for one unit of many beside each other: readers. Without it every claim is for the whole.
+    Readers,
+    /// Claims for any part of the limit.
     Units,
     /// A queue of its own: `Waiting` answers, order, waiters in `inspect`.
     Queue,
@@ -42,6 +44,8 @@ pub enum Capability {
     Ask,
     /// `Claim::quorum`: it can be a member of a quorum.
     Member,
+    /// `inspect` shows everybody's token and label; without it only those of one's own, and that others hold.
+    Sight,
     /// `list`.
     List,
     /// `evict`.
@@ -51,6 +55,7 @@ pub enum Capability {
 impl Capability {
     /// All of them.
     pub const ALL: &'static [Self] = &[
+        Self::Readers,
         Self::Units,
         Self::Queue,
         Self::AmendUnits,
@@ -64,6 +69,7 @@ impl Capability {
         Self::Sum,
         Self::Ask,
         Self::Member,
+        Self::Sight,
         Self::List,
         Self::Evict,
     ];
@@ -132,7 +138,7 @@ impl Feature {
     pub fn needs(self) -> &'static [Capability] {
         match self {
             Self::Mutex => &[],
-            Self::RwLock => &[Capability::Units],
+            Self::RwLock => &[Capability::Readers],
             Self::Semaphore => &[Capability::Units, Capability::Sum],
             Self::Upgrade => &[Capability::Units, Capability::AmendUnits],
             Self::Resize => &[Capability::Units, Capability::Sum, Capability::Limit],

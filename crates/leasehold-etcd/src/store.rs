@@ -24,6 +24,8 @@ use crate::words::range;
 pub static INFO: Info = Info {
     name: "etcd",
     capabilities: &[
+        Capability::Sight,
+        Capability::Readers,
         Capability::Units,
         Capability::Queue,
         Capability::AmendUnits,

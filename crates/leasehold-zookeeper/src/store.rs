@@ -29,6 +29,8 @@ const PAGE: usize = 100;
 pub static INFO: Info = Info {
     name: "zookeeper",
     capabilities: &[
+        Capability::Sight,
+        Capability::Readers,
         Capability::Units,
         Capability::Queue,
         Capability::AmendUnits,

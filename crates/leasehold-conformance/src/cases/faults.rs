@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Client, Options, Released};
+use leasehold_core::{Capability, Client, Options, Released};
 
 use crate::case::cases;
 use crate::scene::{SLACK, Scene};
@@ -20,13 +20,14 @@ async fn a_killed_holder_frees_the_key_by_its_lease(scene: Scene) -> Verdict {
     let key = scene.key();
     scene.cause(scene.fixture.kill_holder(&key)).await?;
     let dead = scene.holders(&key).await?;
-    assert_eq!(dead.len(), 1, "the killed process did not hold the key");
+    // It said that it held. A store that notices a death has freed the key by now.
+    assert!(dead.len() <= 1, "{dead:?}");
     let client = scene.fixture.connect().await?;
     let limit = scene.lease() + scene.info().expiry_slack + SLACK;
     let next = client.mutex(key.as_str()).acquire_within(limit).await?;
     let next =
         next.ok_or_else(|| Stop::fail(format_args!("not free {limit:?} after its holder was killed")))?;
-    assert!(next.token() > dead[0].token);
+    assert!(dead.first().is_none_or(|dead| next.token() > dead.token));
     Ok(())
 }
 
@@ -63,6 +64,8 @@ async fn a_guard_is_lost_in_time_when_the_store_is_out_of_reach(scene: Scene) ->
 }
 
 async fn a_waiter_keeps_waiting_through_an_outage(scene: Scene) -> Verdict {
+    // Who has no place asks, and is told that nobody answers.
+    scene.needs(Capability::Queue)?;
     let key = scene.key();
     let holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
     let client = impatient(&scene).await?;

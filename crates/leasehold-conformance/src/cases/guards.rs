@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Client, Loss, Options, Released, TestClock};
+use leasehold_core::{Capability, Client, Loss, Options, Released, TestClock};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -76,7 +76,7 @@ async fn a_reply_that_comes_too_late_gives_no_dead_guard(scene: Scene) -> Verdic
     // An error would do as well; a guard of a lease that is over would not.
     if let Ok(guard) = outcome.map_err(Stop::fail)? {
         assert!(guard.is_valid());
-        assert_eq!(scene.holders(&key).await?.first().map(|holder| holder.token), Some(guard.token()));
+        scene.shows(&key, guard.token()).await?;
     }
     Ok(())
 }
@@ -154,6 +154,7 @@ async fn renewing_for_less_does_not_shorten_what_is_left(scene: Scene) -> Verdic
 }
 
 async fn the_default_label_names_the_process(scene: Scene) -> Verdict {
+    scene.needs(Capability::Sight)?;
     let client = scene.fixture.connect().await?;
     let guard = client.mutex(scene.key().as_str()).acquire().await?;
     let label = scene.holders(guard.key()).await?[0].label.clone();

@@ -135,7 +135,7 @@ async fn tokens_rise_from_holder_to_holder(stage: Stage) -> Verdict {
     for _ in 0..5 {
         let held = stage.new_lock().await?.acquire().await?;
         assert!(held.token() > last, "{} after {last}", held.token());
-        assert_eq!(held.token(), stage.token().await?);
+        stage.scene.shows(&stage.key, held.token()).await?;
         last = held.token();
         held.release().await?;
     }
@@ -207,6 +207,7 @@ async fn the_loser_knows_before_the_next_one_holds(stage: Stage) -> Verdict {
 }
 
 async fn the_label_is_shown(stage: Stage) -> Verdict {
+    stage.scene.needs(Capability::Sight)?;
     let options = Options::new().label("nightly \u{1f319}");
     let _held = stage.new_lock().await?.with(options).acquire().await?;
     let seen = stage.scene.holders(&stage.key).await?;

@@ -229,7 +229,8 @@ async fn a_watch_sees_the_key_taken_and_freed(scene: Scene) -> Verdict {
     assert_eq!(watch.next().await?, None);
     let guard = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
     let taken = tokio::time::timeout(SLACK, watch.next()).await.map_err(|_| Stop::fail("not seen"))??;
-    assert_eq!(taken.expect("it is held").holders[0].token, guard.token());
+    let shown = taken.expect("it is held").holders[0].token;
+    assert!(shown == guard.token() || !scene.info().can(Capability::Sight), "{shown}");
     guard.release().await?;
     let freed = tokio::time::timeout(SLACK, watch.next()).await.map_err(|_| Stop::fail("not seen"))??;
     assert_eq!(freed, None);

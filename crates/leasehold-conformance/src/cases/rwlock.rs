@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Capability, ErrorKind};
+use leasehold_core::{Capability, ErrorKind, Feature};
 
 use crate::case::cases;
 use crate::scene::{SLACK, Scene};
@@ -32,7 +32,7 @@ async fn done<T>(task: tokio::task::JoinHandle<leasehold_core::Result<T>>) -> Ve
 }
 
 async fn readers_share(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
     let key = scene.key();
     let (one, two) = (scene.fixture.connect().await?, scene.fixture.connect().await?);
     let first = one.rwlock(key.as_str()).read().acquire().await?;
@@ -43,7 +43,7 @@ async fn readers_share(scene: Scene) -> Verdict {
 }
 
 async fn a_writer_is_alone(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
     let key = scene.key();
     let lock = scene.fixture.connect().await?.rwlock(key.as_str());
     let reader = lock.read().acquire().await?;
@@ -57,7 +57,7 @@ async fn a_writer_is_alone(scene: Scene) -> Verdict {
 }
 
 async fn a_waiting_writer_is_not_starved_by_later_readers(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
     scene.needs_order()?;
     let key = scene.key();
     let lock = scene.fixture.connect().await?.rwlock(key.as_str());
@@ -72,7 +72,7 @@ async fn a_waiting_writer_is_not_starved_by_later_readers(scene: Scene) -> Verdi
 }
 
 async fn readers_that_wait_together_come_in_together(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
     let key = scene.key();
     let lock = scene.fixture.connect().await?.rwlock(key.as_str());
     let writer = lock.write().acquire().await?;
@@ -227,7 +227,7 @@ async fn a_writer_can_become_upgradable_and_write_again(scene: Scene) -> Verdict
 }
 
 async fn a_plain_reader_cannot_upgrade_and_is_told_why(scene: Scene) -> Verdict {
-    scene.needs(Capability::Units)?;
+    scene.needs_feature(Feature::RwLock)?;
     let lock = scene.fixture.connect().await?.rwlock(scene.key().as_str());
     let reader = lock.read().acquire().await?;
     let error = reader.upgrade().expect_err("a plain reader cannot upgrade");

@@ -12,6 +12,8 @@ use crate::store::Store;
 
 /// What works by majority. All members must be able to do it.
 const CAPABILITIES: &[Capability] = &[
+    Capability::Sight,
+    Capability::Readers,
     Capability::Units,
     Capability::Value,
     Capability::Tail,
