@@ -37,19 +37,7 @@ impl MariaDb {
     /// # Panics
     /// When there is no MariaDB, or it does not answer.
     pub fn with(settings: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        give_away(directory.path());
-        let words = around();
-        let mut install = Command::new(&words[0]);
-        install.args(&words[1..]).arg("mariadb-install-db").current_dir("/");
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        install.arg("--innodb-log-file-size=16M").arg(dir("--datadir", directory.path()));
-        let made = install.output().expect("mariadb-install-db is there: `cargo xtask test` installs it");
-        assert!(
-            made.status.success(),
-            "mariadb-install-db failed: {}",
-            String::from_utf8_lossy(&made.stdout)
-        );
+        let directory = install();
         let port = free_port();
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let process = run(port, directory.path(), &settings);
@@ -104,6 +92,28 @@ impl MariaDb {
             client(port, "SELECT 1").status.success()
         });
     }
+}
+
+/// A directory with the tables that every server needs.
+fn install() -> TempDir {
+    let mut said = String::new();
+    // On a busy machine its first start fails now and then for want of memory.
+    for _ in 0..3 {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        give_away(directory.path());
+        let words = around();
+        let mut install = Command::new(&words[0]);
+        install.args(&words[1..]).arg("mariadb-install-db").current_dir("/");
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        install.args(["--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M"]);
+        install.arg(dir("--datadir", directory.path()));
+        let made = install.output().expect("mariadb-install-db is there: `cargo xtask test` installs it");
+        if made.status.success() {
+            return directory;
+        }
+        said = format!("{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
+    }
+    panic!("mariadb-install-db failed: {said}");
 }
 
 fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
