@@ -134,6 +134,11 @@ pub(crate) fn sweep(after: String, at_most: i32) -> Call {
     call!(Verb::Sweep, after, at_most)
 }
 
+/// Who holds the lock of a session that is called like this.
+pub(crate) fn holders(verb: Verb, text: String) -> Call {
+    call!(verb, text)
+}
+
 fn keep(claim: &Claim) -> Option<i64> {
     claim.quorum.as_ref().map(|terms| millis(terms.keep))
 }

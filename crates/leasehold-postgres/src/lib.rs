@@ -2,9 +2,11 @@
 
 mod ask;
 mod fault;
+mod lease;
 mod link;
 mod names;
 mod reply;
+mod session;
 mod sql;
 mod store;
 #[cfg(test)]
@@ -12,5 +14,7 @@ mod tests;
 mod tls;
 mod url;
 
+pub use lease::INFO;
+pub use session::{ADVISORY, ROWLOCK};
 pub use sql::init_sql;
-pub use store::{INFO, Postgres};
+pub use store::Postgres;

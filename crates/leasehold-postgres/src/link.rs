@@ -5,7 +5,7 @@
 //! with `Unavailable` (it did not happen), or with `Indeterminate` (nobody knows). It never repeats a statement that
 //! may have run; that is for the keeper, which knows that ids make it safe.
 
-mod dial;
+pub(crate) mod dial;
 mod ears;
 mod wire;
 
@@ -92,6 +92,11 @@ impl Link {
             Ok(Ok(())) => Ok(()),
             _ => Err(no_connection()),
         }
+    }
+
+    /// How connections of this store are made.
+    pub(crate) fn way(&self) -> &Arc<Way> {
+        &self.inner.way
     }
 
     /// The statements that make the tables.

@@ -49,7 +49,7 @@ pub fn init_sql(schema: &str) -> Result<String> {
 }
 
 /// The same statements in another schema.
-fn inside(schema: &str, sql: &str) -> String {
+pub(crate) fn inside(schema: &str, sql: &str) -> String {
     let quoted = format!("\"{schema}\"");
     let sql = sql.replace("SCHEMA IF NOT EXISTS leasehold;", &format!("SCHEMA IF NOT EXISTS {quoted};"));
     sql.replace("leasehold.", &format!("{quoted}."))
@@ -66,11 +66,13 @@ pub(crate) enum Verb {
     Look,
     Names,
     Sweep,
+    Advisory,
+    RowLock,
 }
 
 impl Verb {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Claim,
         Self::Renew,
         Self::Amend,
@@ -79,6 +81,8 @@ impl Verb {
         Self::Look,
         Self::Names,
         Self::Sweep,
+        Self::Advisory,
+        Self::RowLock,
     ];
 
     fn text(self) -> &'static str {
@@ -99,6 +103,17 @@ impl Verb {
                  ORDER BY k.name LIMIT $3"
             }
             Self::Sweep => "SELECT leasehold.sweep_1($1, $2)",
+            // Who holds: the number of a session, and whether it shares.
+            Self::Advisory => {
+                "SELECT l.pid, l.mode = 'ShareLock' FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted \
+                 AND l.objsubid = 1 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) \
+                 AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended($1, 0)"
+            }
+            Self::RowLock => {
+                "SELECT a.pid, a.application_name LIKE '% share %' FROM pg_stat_activity a WHERE a.datname = current_database() \
+                 AND a.application_name IN ('leasehold row share ' || to_hex(hashtextextended($1, 0)), \
+                 'leasehold row update ' || to_hex(hashtextextended($1, 0)))"
+            }
         }
     }
 
@@ -117,6 +132,7 @@ impl Verb {
             Self::Look => &[Type::TEXT_ARRAY],
             Self::Names => &[T, T, N],
             Self::Sweep => &[T, Type::INT4],
+            Self::Advisory | Self::RowLock => &[T],
         }
     }
 }
@@ -124,7 +140,7 @@ impl Verb {
 /// The statements for one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
-    texts: [String; 8],
+    texts: [String; 10],
     pub(crate) greet: String,
     pub(crate) init: String,
 }

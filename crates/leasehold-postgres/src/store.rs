@@ -1,44 +1,18 @@
-//! The store: each verb one call of a function.
+//! The store that a URL names, in the mode that it names.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result, Snapshot,
-    Store, TokenStrength, Wakes,
+    Answer, Change, Claim, Fut, Inbox, Info, Key, Page, Released, Result, Snapshot, Store, Wakes,
 };
 
-use crate::ask;
+use crate::lease::Leased;
 use crate::link::Link;
-use crate::names::encode;
-use crate::reply;
-use crate::url::Target;
+use crate::session;
+use crate::url::{Mode, Target};
 
-/// How many locks a page of `list` has.
-const PAGE: usize = 500;
-
-/// How many calls go by between two sweeps, and how many locks one sweep looks at.
-const SWEEP_EVERY: u64 = 32;
-const SWEPT: i32 = 128;
-
-/// What every PostgreSQL store is and promises.
-pub static INFO: Info = Info {
-    name: "postgres",
-    capabilities: Capability::ALL,
-    tokens: TokenStrength::Durable,
-    leases: Leases::PerClaim,
-    ordered: true,
-    pushes: true,
-    min_lease: Duration::from_millis(1),
-    max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
-    rounding: Duration::from_millis(1),
-    expiry_slack: Duration::ZERO,
-    // A few milliseconds of the server's time.
-    batch: 400,
-};
-
-/// Claims in a PostgreSQL database. Clones share the connections; the last one closes them.
+/// Locks in a PostgreSQL database. Clones share the connections; the last one closes them.
 ///
 /// ```
 /// use leasehold_postgres::Postgres;
@@ -49,7 +23,7 @@ pub static INFO: Info = Info {
 #[derive(Clone, Debug)]
 pub struct Postgres {
     link: Link,
-    sweeper: Arc<Sweeper>,
+    store: Arc<dyn Store>,
 }
 
 impl Postgres {
@@ -58,7 +32,15 @@ impl Postgres {
     /// # Errors
     /// `Invalid` when the URL makes no sense.
     pub fn from_url(url: &str) -> Result<Self> {
-        Ok(Self { link: Link::new(Target::parse(url)?)?, sweeper: Arc::default() })
+        let target = Target::parse(url)?;
+        let mode = target.mode;
+        let link = Link::new(target)?;
+        let store: Arc<dyn Store> = match mode {
+            Mode::Lease => Arc::new(Leased::new(link.clone())),
+            Mode::Advisory => Arc::new(session::advisory(link.clone())),
+            Mode::RowLock => Arc::new(session::rowlock(link.clone())),
+        };
+        Ok(Self { link, store })
     }
 
     /// The statements that make everything this store needs, for those who run migrations themselves. They can be run
@@ -74,129 +56,50 @@ impl Postgres {
         self.link.init_sql()
     }
 
-    /// Removes everything that is over, which traffic would remove in time. Says how many locks it looked at.
+    /// Removes everything that is over in the tables of leases, which traffic would remove in time. Says how many locks it
+    /// looked at.
     ///
     /// # Errors
     /// When the database cannot be reached or refuses.
     pub async fn vacuum(&self) -> Result<u64> {
-        let (mut looked, mut after) = (0, String::new());
-        loop {
-            let rows = self.link.call(ask::names("", &after, i64::from(SWEPT))).await?;
-            looked += rows.len() as u64;
-            let next: Option<String> = reply::only(&self.link.call(ask::sweep(after, SWEPT)).await?)?;
-            match next {
-                Some(next) => after = next,
-                None => return Ok(looked),
-            }
-        }
-    }
-
-    /// Every now and then sweeps some locks that perhaps nobody will ask about again, beside the caller's work.
-    fn sweep(&self) {
-        if !self.sweeper.is_due() {
-            return;
-        }
-        let (link, sweeper) = (self.link.clone(), self.sweeper.clone());
-        tokio::spawn(async move {
-            let after = std::mem::take(&mut *sweeper.after.lock().await);
-            let swept = link.call(ask::sweep(after, SWEPT)).await;
-            match swept.and_then(|rows| reply::only::<Option<String>>(&rows)) {
-                Ok(next) => *sweeper.after.lock().await = next.unwrap_or_default(),
-                Err(error) => tracing::debug!(%error, "cannot sweep"),
-            }
-            sweeper.at_work.store(false, Ordering::Release);
-        });
-    }
-
-    async fn look(&self, names: Vec<String>) -> Result<Vec<Snapshot>> {
-        let rows = self.link.call(ask::look(names)).await?;
-        let books = reply::books(&rows)?.into_iter();
-        books.filter_map(|(key, now, book)| reply::snapshot(&key, now, book).transpose()).collect()
-    }
-
-    async fn page(&self, prefix: &str, cursor: Option<&str>) -> Result<Page> {
-        let at_most = PAGE as i64 + 1;
-        let rows = self.link.call(ask::names(prefix, cursor.unwrap_or_default(), at_most)).await?;
-        let mut names = rows.iter().map(|row| reply::get::<String>(row, 0)).collect::<Result<Vec<_>>>()?;
-        let more = names.len() > PAGE;
-        names.truncate(PAGE);
-        let next = names.last().filter(|_| more).cloned();
-        Ok(Page { resources: self.look(names).await?, next })
-    }
-}
-
-/// When to sweep, and where the last sweep ended.
-#[derive(Debug, Default)]
-struct Sweeper {
-    calls: AtomicU64,
-    at_work: AtomicBool,
-    after: tokio::sync::Mutex<String>,
-}
-
-impl Sweeper {
-    /// Whether it is time; then the caller does it, and says when it is done.
-    fn is_due(&self) -> bool {
-        let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        calls.is_multiple_of(SWEEP_EVERY) && !self.at_work.swap(true, Ordering::Acquire)
+        Leased::new(self.link.clone()).vacuum().await
     }
 }
 
 impl Store for Postgres {
     fn info(&self) -> &Info {
-        &INFO
+        self.store.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
-        Box::pin(self.link.open(inbox, wakes))
+        self.store.open(inbox, wakes)
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
-        Box::pin(async move {
-            let rows = self.link.call(ask::claim(claim)).await.map_err(|e| e.on(&claim.key))?;
-            self.sweep();
-            reply::answer(reply::one(&rows)?, claim)
-        })
+        self.store.claim(claim)
     }
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
-        Box::pin(async move {
-            let rows = self.link.call(ask::renew(claims)).await?;
-            if rows.len() != claims.len() {
-                return Err(reply::strange("another number of renewals"));
-            }
-            self.sweep();
-            rows.iter().zip(claims).map(|(row, claim)| reply::answer(row, claim)).collect()
-        })
+        self.store.renew(claims)
     }
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
-        Box::pin(async move {
-            let rows = self.link.call(ask::amend(claim, change)).await.map_err(|e| e.on(&claim.key))?;
-            reply::answer(reply::one(&rows)?, claim)
-        })
+        self.store.amend(claim, change)
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
-        Box::pin(async move {
-            let call = ask::release(claim, refuse_for);
-            reply::released(reply::one(&self.link.call(call).await.map_err(|e| e.on(&claim.key))?)?)
-        })
+        self.store.release(claim, refuse_for)
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
-        Box::pin(async move {
-            let seen = self.look(vec![encode(key.as_str())]).await.map_err(|e| e.on(key));
-            Ok(seen?.pop())
-        })
+        self.store.inspect(key)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
-        Box::pin(self.page(prefix, cursor))
+        self.store.list(prefix, cursor)
     }
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
-        Box::pin(
-            async move { reply::only(&self.link.call(ask::evict(key, token)).await.map_err(|e| e.on(key))?) },
-        )
+        self.store.evict(key, token)
     }
 }

@@ -21,6 +21,31 @@ const KNOWN: &str = "known are schema, mode, timeout, connect_timeout, connectio
 /// How many connections a store makes at most, besides the one that listens.
 const CONNECTIONS: usize = 8;
 
+/// What a lock is in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A row that says until when.
+    Lease,
+    /// An advisory lock of a session.
+    Advisory,
+    /// A locked row.
+    RowLock,
+}
+
+impl Mode {
+    fn parse(query: &mut Query) -> Result<Self> {
+        match query.take("mode").as_deref() {
+            None | Some("lease") => Ok(Self::Lease),
+            Some("advisory") => Ok(Self::Advisory),
+            Some("rowlock") => Ok(Self::RowLock),
+            Some(other) => {
+                let other = other.escape_debug();
+                Err(ABOUT.invalid(format!("there is no mode \"{other}\": write lease, advisory or rowlock")))
+            }
+        }
+    }
+}
+
 /// Everything that a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -28,6 +53,7 @@ pub(crate) struct Target {
     config: Config,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) schema: String,
+    pub(crate) mode: Mode,
     /// The longest that one call takes.
     pub(crate) timeout: Duration,
     /// The longest that connecting takes, with TLS and logging in.
@@ -42,13 +68,7 @@ impl Target {
         let query = &mut url.query;
         let schema = query.take("schema").unwrap_or_else(|| SCHEMA.to_owned());
         check_schema(&schema)?;
-        match query.take("mode").as_deref() {
-            None | Some("lease") => {}
-            Some(other) => {
-                let other = other.escape_debug();
-                return Err(ABOUT.invalid(format!("there is no mode \"{other}\": write mode=lease")));
-            }
-        }
+        let mode = Mode::parse(query)?;
         let tls = tls(query)?;
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(2));
         let connect_timeout = query.duration("connect_timeout")?.unwrap_or(Duration::from_secs(2));
@@ -87,7 +107,7 @@ impl Target {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         url.query.done(KNOWN)?;
-        Ok(Self { config, tls, schema, timeout, connect_timeout, connections })
+        Ok(Self { config, tls, schema, mode, timeout, connect_timeout, connections })
     }
 
     /// A connection without settings of its own: what a pooler accepts.
@@ -97,16 +117,33 @@ impl Target {
 
     /// A connection with our settings. Whether they arrived can be seen from `leasehold_store.direct`.
     pub(crate) fn direct(&self) -> Config {
-        let mut config = self.config.clone();
-        // A statement that waits for a row ends at the server too, a little before its caller gives up: then both
-        // know that it did not happen.
-        let millis = self.timeout.mul_f32(0.8).as_millis();
+        let millis = self.patience().as_millis();
+        self.with(&format!("-c idle_in_transaction_session_timeout={millis}"))
+    }
+
+    /// A connection that the server ends, with everything that it holds, when it was silent for this long.
+    pub(crate) fn pinned(&self, silence: Duration) -> Config {
+        let millis = silence.as_millis();
+        self.with(&match self.mode {
+            Mode::RowLock => format!("-c idle_in_transaction_session_timeout={millis}"),
+            _ => format!("-c idle_session_timeout={millis} -c idle_in_transaction_session_timeout=0"),
+        })
+    }
+
+    fn with(&self, more: &str) -> Config {
+        let (mut config, millis) = (self.config.clone(), self.patience().as_millis());
         config.options(format!(
             "-c leasehold_store.direct=1 -c default_transaction_isolation=read\\ committed \
              -c default_transaction_read_only=off -c default_transaction_deferrable=off -c statement_timeout={millis} \
-             -c lock_timeout=0 -c idle_in_transaction_session_timeout={millis}"
+             -c lock_timeout=0 {more}"
         ));
         config
+    }
+
+    /// A statement that waits for a row ends at the server too, a little before its caller gives up: then both know
+    /// that it did not happen.
+    fn patience(&self) -> Duration {
+        self.timeout.mul_f32(0.8)
     }
 
     /// Where the server is, for messages.

@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use leasehold_core::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
 
@@ -14,38 +15,52 @@ use crate::tls::Connector;
 use crate::url::Target;
 
 /// Where what the server says without being asked goes.
-pub(super) type Ear = UnboundedSender<Notification>;
+pub(crate) type Ear = UnboundedSender<Notification>;
 
 /// Where to connect to, and what to say there.
 #[derive(Debug)]
-pub(super) struct Way {
-    pub(super) target: Target,
-    pub(super) texts: Statements,
+pub(crate) struct Way {
+    pub(crate) target: Target,
+    pub(crate) texts: Statements,
 }
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Task(AbortHandle);
+pub(crate) struct Task {
+    handle: AbortHandle,
+    ended: watch::Receiver<()>,
+}
 
 impl Task {
-    pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(work).abort_handle())
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (alive, ended) = watch::channel(());
+        let task = tokio::spawn(async move {
+            let _alive = alive;
+            work.await;
+        });
+        Self { handle: task.abort_handle(), ended }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        // Nothing is ever sent: only the end is seen.
+        let _ = self.ended.clone().changed().await;
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.handle.abort();
     }
 }
 
 /// A connection.
-pub(super) struct Dialed {
-    pub(super) client: Client,
+pub(crate) struct Dialed {
+    pub(crate) client: Client,
     /// Moves the bytes.
-    pub(super) task: Task,
+    pub(crate) task: Task,
     /// Whether it goes to the server itself. Behind a pooler nothing lasts from one statement to the next.
-    pub(super) is_direct: bool,
+    pub(crate) is_direct: bool,
 }
 
 /// Why not.
@@ -62,12 +77,17 @@ impl From<tokio_postgres::Error> for Failed {
 
 impl Way {
     /// Connects. Has no limit of its own.
-    pub(super) async fn dial(&self, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
+    pub(crate) async fn dial(&self, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
+        self.dial_as(&self.target.direct(), ear).await
+    }
+
+    /// Connects with these settings where nobody is in between.
+    pub(crate) async fn dial_as(&self, direct: &Config, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
         let failed = |failed| match failed {
             Failed::AtServer(error) => Unreachable::connecting(&error, &self.target.place()),
             Failed::Otherwise(unreachable) => unreachable,
         };
-        let (client, task) = match self.connect(&self.target.direct(), ear.clone()).await {
+        let (client, task) = match self.connect(direct, ear.clone()).await {
             Err(Failed::AtServer(error)) if is_pooler(&error) => {
                 self.connect(self.target.bare(), ear).await.map_err(failed)?
             }

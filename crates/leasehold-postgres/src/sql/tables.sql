@@ -48,6 +48,11 @@ CREATE TABLE IF NOT EXISTS leasehold.claims (
 -- Partial: who holds without waiting is not in it, so that an uncontended claim does not pay for it.
 CREATE INDEX IF NOT EXISTS queue ON leasehold.claims (name, (held = 0), seat) WHERE held < wanted;
 
+-- mode=rowlock: one row per lock in use, locked by who holds it. Unlogged: locks end with the server, and so may these.
+CREATE UNLOGGED TABLE IF NOT EXISTS leasehold.rows (
+    name text COLLATE "C" PRIMARY KEY
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
 -- Ids whose claim was given up before it was answered, and may still be on the way.
 CREATE TABLE IF NOT EXISTS leasehold.refusals (
     id    bytea PRIMARY KEY,

@@ -1,0 +1,124 @@
+//! What is particular to the modes whose locks are the database's own: they live and die with a connection.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::time::Duration;
+
+use leasehold_core::{Client, ErrorKind, Feature, Loss, Options};
+use leasehold_postgres::{Postgres, init_sql};
+use leasehold_servers::postgres::{Bouncer, Postgres as Server};
+use leasehold_servers::{Mode, Proxy, wait_until};
+use tokio::time::timeout;
+
+const MODES: [&str; 2] = ["advisory", "rowlock"];
+/// Ends a hang.
+const SOON: Duration = Duration::from_secs(30);
+/// A loss is heard of within five seconds where the connection ends; and room for a busy machine.
+const HEARD: Duration = Duration::from_secs(15);
+/// So long that its end cannot be the reason for anything.
+const LONG: Duration = Duration::from_secs(300);
+
+async fn client(url: &str, lease: Duration) -> Client {
+    let builder = Client::builder().defaults(Options::new().lease(lease));
+    builder.connect(Postgres::from_url(url).unwrap()).await.unwrap()
+}
+
+fn url(server: &Server, mode: &str) -> String {
+    format!("{}?mode={mode}", server.url())
+}
+
+#[tokio::test]
+async fn behind_a_pooler_session_modes_are_refused_and_the_error_says_what_to_use() {
+    let server = Server::start();
+    // One that refuses our settings, and one that swallows them.
+    for settings in [&[][..], &["ignore_startup_parameters = options"]] {
+        let bouncer = Bouncer::to(&server, settings);
+        for mode in MODES {
+            let store = Postgres::from_url(&format!("{}?mode={mode}", bouncer.url())).unwrap();
+            let error = Client::new(store).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("mode=lease"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn session_modes_have_mutexes_and_read_write_locks_and_no_more() {
+    let server = Server::start();
+    for mode in MODES {
+        let client = client(&url(&server, mode), LONG).await;
+        for feature in Feature::ALL {
+            let has = matches!(feature, Feature::Mutex | Feature::RwLock);
+            assert_eq!(client.info().supports(*feature), has, "{mode}: {feature:?}");
+        }
+        let error = client.semaphore("s", 3).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_terminated_is_a_loss_that_is_heard_of_at_once() {
+    let server = Server::start();
+    for mode in MODES {
+        let client = client(&url(&server, mode), LONG).await;
+        let guard = client.mutex("k").acquire().await.unwrap();
+        server.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'",
+        );
+        let loss = timeout(HEARD, guard.lost()).await.unwrap();
+        assert_eq!(loss, Loss::Gone, "{mode}");
+        let next = timeout(SOON, client.mutex("k").acquire()).await.unwrap().unwrap();
+        assert!(next.token() > guard.token(), "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_frees_what_a_client_that_was_cut_off_held_and_its_guard_is_lost_before() {
+    let server = Server::start();
+    for mode in MODES {
+        let proxy = Proxy::to(server.port());
+        let cut = format!("postgres://postgres@127.0.0.1:{}/postgres?mode={mode}", proxy.port());
+        let (holder, other) =
+            (client(&cut, Duration::from_secs(3)).await, client(&url(&server, mode), LONG).await);
+        let guard = holder.mutex("k").acquire().await.unwrap();
+        proxy.set(Mode::Hold);
+        let next = timeout(SOON, other.mutex("k").acquire()).await.unwrap().unwrap();
+        assert!(!guard.is_valid(), "{mode}: two valid guards");
+        assert!(next.token() > guard.token(), "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_advisory_locks_are_on_one_connection() {
+    let server = Server::start();
+    let client = client(&url(&server, "advisory"), LONG).await;
+    let mut guards = Vec::new();
+    for n in 0..50 {
+        guards.push(client.mutex(&format!("k {n}")).acquire().await.unwrap());
+    }
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'";
+    wait_until("one connection is left", SOON, || server.sql(connections) == "1");
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    assert_eq!(server.sql(locks), "50");
+    client.close().await.unwrap();
+    drop((client, guards));
+    wait_until("nothing is locked", SOON, || server.sql(locks) == "0");
+}
+
+#[tokio::test]
+async fn a_lock_whose_number_cannot_be_drawn_is_given_back() {
+    let server = Server::start();
+    server.sql(&init_sql("leasehold").unwrap());
+    server.sql(
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA leasehold TO app;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO app",
+    );
+    for mode in MODES {
+        let url = url(&server, mode).replace("postgres@", "app@");
+        let client = client(&url, LONG).await;
+        let error = client.mutex("k").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{mode}: {error}");
+        // The statement failed after it had the lock.
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' OR relation = 'leasehold.rows'::regclass";
+        wait_until("nothing is locked", SOON, || server.sql(held) == "0");
+    }
+}
