@@ -87,6 +87,11 @@ pub(crate) fn refusal(cause: Driver) -> Error {
     Error::new(kind, message).at("mysql").because(cause)
 }
 
+/// Whether others were in the way: a deadlock, or a row that was not to be had.
+pub(crate) fn is_busy(error: &Driver) -> bool {
+    matches!(code(error), Some(1213 | 1205))
+}
+
 /// Whether the tables are not there.
 pub(crate) fn is_missing(error: &Driver) -> bool {
     matches!(code(error), Some(1146 | 1932 | 4091))

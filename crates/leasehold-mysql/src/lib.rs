@@ -2,13 +2,17 @@
 
 mod batch;
 mod fault;
+mod lease;
 mod link;
 mod poll;
 mod rows;
+mod session;
 mod sql;
 mod step;
 mod store;
 mod url;
 
+pub use lease::INFO;
+pub use session::{ADVISORY, ROWLOCK};
 pub use sql::init_sql;
-pub use store::{INFO, Mysql};
+pub use store::Mysql;

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Row};
+use mysql_async::{Conn, Opts, Row};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::fault::{is_missing, refusal};
-use crate::sql::{init_sql, with};
+use crate::rows::{get, strange};
+use crate::sql::{bytes, init_sql, with};
 use crate::url::Target;
 
 /// The connections of one store.
@@ -54,8 +55,13 @@ impl Link {
     }
 
     async fn dial(&self, until: Instant) -> Result<Conn> {
+        self.dial_as(self.target.opts.clone(), until).await
+    }
+
+    /// A connection with these settings, by then, that nobody else uses.
+    pub(crate) async fn dial_as(&self, opts: Opts, until: Instant) -> Result<Conn> {
         let limit = self.target.connect_timeout.min(until - Instant::now());
-        let made = timeout(limit, Conn::new(self.target.opts.clone())).await;
+        let made = timeout(limit, Conn::new(opts)).await;
         let place = &self.target.place;
         let why = |error: Error| {
             let message = error.to_string();
@@ -109,6 +115,20 @@ impl Link {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// A number above all that were drawn before, also when the server is killed at this moment.
+    pub(crate) async fn draw(&self) -> Result<u64> {
+        // A sequence alone is not written to the disk with what it says. A commit that follows takes it along.
+        let id = bytes(&fastrand::u128(..).to_le_bytes());
+        let rows = self
+            .read(&format!(
+                "SELECT NEXT VALUE FOR leasehold_numbers; START TRANSACTION; \
+                 INSERT INTO leasehold_refusals VALUES ({id}, 0); DELETE FROM leasehold_refusals WHERE id = {id}; COMMIT"
+            ))
+            .await?;
+        let number = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
+        number.map(i64::cast_unsigned).ok_or_else(|| strange("no number"))
+    }
+
     /// The rows that one statement answers, outside of any transaction.
     pub(crate) async fn read(&self, sql: &str) -> Result<Vec<Row>> {
         let until = Instant::now() + self.target.timeout;
@@ -131,20 +151,26 @@ impl Link {
 }
 
 impl Wire<'_> {
-    /// All rows of all statements.
     pub(crate) async fn say(&mut self, sql: &str) -> Result<Vec<Row>, mysql_async::Error> {
-        let mut result = self.conn.query_iter(sql).await?;
-        let mut all = Vec::new();
-        while !result.is_empty() {
-            all.extend(result.collect::<Row>().await?);
-        }
-        Ok(all)
+        say(&mut self.conn, sql).await
     }
 
     /// It is in order, and nothing is open on it: others may use it.
     pub(crate) fn give_back(self) {
         self.link.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.conn);
     }
+}
+
+/// All rows of all statements.
+pub(crate) async fn say(conn: &mut Conn, sql: &str) -> Result<Vec<Row>, mysql_async::Error> {
+    let mut result = conn.query_iter(sql).await?;
+    let mut all = Vec::new();
+    while !result.is_empty() {
+        all.extend(result.collect::<Row>().await?);
+    }
+    // An error of any statement but the first is kept by the driver for whoever asks next.
+    result.drop_result().await?;
+    Ok(all)
 }
 
 /// Nothing was committed by then.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::url::{About, Url};
+use leasehold_core::url::{About, Query, Url};
 use mysql_async::{Opts, OptsBuilder};
 
 use crate::sql::{PREFIX, check_prefix};
@@ -18,6 +18,31 @@ const KNOWN: &str = "known are prefix, mode, timeout, connect_timeout, connectio
 /// How many connections a store makes at most.
 const CONNECTIONS: usize = 8;
 
+/// What a lock is in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A row that says until when.
+    Lease,
+    /// A named lock of a session.
+    Advisory,
+    /// A locked row.
+    RowLock,
+}
+
+impl Mode {
+    fn parse(query: &mut Query) -> Result<Self> {
+        match query.take("mode").as_deref() {
+            None | Some("lease") => Ok(Self::Lease),
+            Some("advisory") => Ok(Self::Advisory),
+            Some("rowlock") => Ok(Self::RowLock),
+            Some(other) => {
+                let other = other.escape_debug();
+                Err(ABOUT.invalid(format!("there is no mode \"{other}\": write lease, advisory or rowlock")))
+            }
+        }
+    }
+}
+
 /// Everything that a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -26,6 +51,7 @@ pub(crate) struct Target {
     pub(crate) place: String,
     /// What table names start with.
     pub(crate) prefix: String,
+    pub(crate) mode: Mode,
     /// The longest that one call takes.
     pub(crate) timeout: Duration,
     /// The longest that connecting takes.
@@ -40,13 +66,7 @@ impl Target {
         let query = &mut url.query;
         let prefix = query.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
         check_prefix(&prefix)?;
-        match query.take("mode").as_deref() {
-            None | Some("lease") => {}
-            Some(other) => {
-                let other = other.escape_debug();
-                return Err(ABOUT.invalid(format!("there is no mode \"{other}\": write mode=lease")));
-            }
-        }
+        let mode = Mode::parse(query)?;
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(2));
         let connect_timeout = query.duration("connect_timeout")?.unwrap_or(Duration::from_secs(2));
         let connections = query.number("connections")?.unwrap_or(CONNECTIONS);
@@ -68,10 +88,7 @@ impl Target {
             .socket(socket.clone())
             .tcp_nodelay(true)
             .stmt_cache_size(0)
-            .setup(vec![format!(
-                "SET SESSION innodb_lock_wait_timeout = {wait}, SESSION wait_timeout = 28800, SESSION autocommit = 1, \
-                 SESSION sql_mode = 'STRICT_ALL_TABLES'"
-            )]);
+            .setup(settings(wait, 28_800));
         let place = match &socket {
             Some(path) => path.clone(),
             None => {
@@ -84,8 +101,25 @@ impl Target {
             }
         };
         url.query.done(KNOWN)?;
-        Ok(Self { opts: builder.into(), place, prefix, timeout, connect_timeout, connections })
+        Ok(Self { opts: builder.into(), place, prefix, mode, timeout, connect_timeout, connections })
     }
+
+    /// A connection that the server ends, with everything that it holds, when it was silent for this long. It hardly waits for a row.
+    pub(crate) fn pinned(&self, silence: Duration) -> Opts {
+        // The server counts in seconds. Never earlier than asked for.
+        let seconds = silence.as_nanos().div_ceil(1_000_000_000).max(1);
+        let mut all = settings(1, u64::try_from(seconds).unwrap_or(u64::MAX));
+        all.push("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned());
+        OptsBuilder::from_opts(self.opts.clone()).setup(all).into()
+    }
+}
+
+/// What every session of ours is like: how many seconds it waits for a row, and how many it may be silent.
+fn settings(wait: u64, silence: u64) -> Vec<String> {
+    vec![format!(
+        "SET SESSION innodb_lock_wait_timeout = {wait}, SESSION wait_timeout = {silence}, SESSION autocommit = 1, \
+         SESSION sql_mode = 'STRICT_ALL_TABLES'"
+    )]
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ CREATE TABLE IF NOT EXISTS leasehold_claims (
     KEY queue (name, turn)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
+-- mode=rowlock: one row per lock in use, locked by who holds it.
+CREATE TABLE IF NOT EXISTS leasehold_rows (
+    name VARBINARY(1024) NOT NULL PRIMARY KEY
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
 -- Ids whose claim was given up before it was answered, and may still be on the way.
 CREATE TABLE IF NOT EXISTS leasehold_refusals (
     id    BINARY(16) NOT NULL PRIMARY KEY,

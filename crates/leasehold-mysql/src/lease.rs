@@ -1,0 +1,262 @@
+//! Leases in tables: the rule, over rows that are read and written in one short transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::rule::{self, Outcome};
+use leasehold_core::{
+    Answer, Book, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fence, Fut, Inbox, Info, Key, Leases,
+    OpenBook, Page, Released, Result, Snapshot, Store, TokenStrength, Wakes,
+};
+
+use crate::batch;
+use crate::link::Link;
+use crate::poll::Poll;
+use crate::rows::{self, CLAIM, HEAD, get, strange};
+use crate::sql::{bytes, list};
+use crate::step::{About, Done, perform};
+
+/// How many locks a page of `list` has.
+const PAGE: usize = 500;
+
+/// How many calls go by between two sweeps, and how many locks one sweep looks at.
+const SWEEP_EVERY: u64 = 32;
+const SWEPT: usize = 64;
+
+/// What leases in MySQL and MariaDB are and promise.
+pub static INFO: Info = Info {
+    name: "mysql",
+    capabilities: Capability::ALL,
+    tokens: TokenStrength::Durable,
+    leases: Leases::PerClaim,
+    ordered: true,
+    pushes: false,
+    min_lease: Duration::from_millis(1),
+    max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
+    rounding: Duration::from_millis(1),
+    expiry_slack: Duration::ZERO,
+    // A few milliseconds of the server's time.
+    batch: 400,
+};
+
+/// Claims in tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Leased {
+    link: Arc<Link>,
+    poll: Arc<Poll>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Leased {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self { link, poll: Arc::default(), calls: Arc::default() }
+    }
+
+    /// Removes everything that is over. Says how many locks were cleaned.
+    pub(crate) async fn vacuum(&self) -> Result<u64> {
+        let mut cleaned = 0;
+        loop {
+            let some = self.sweep_some().await?;
+            cleaned += some;
+            if some < SWEPT as u64 {
+                return Ok(cleaned);
+            }
+        }
+    }
+
+    /// Performs an operation in a task of its own: a connection whose statement is left alone half-way is of no use.
+    async fn operate<T: Send + 'static>(
+        &self,
+        about: About,
+        operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let (link, poll) = (self.link.clone(), self.poll.clone());
+        let task = tokio::spawn(async move {
+            let Done { answer, promoted, ended } = perform(&link, &about, operation).await?;
+            poll.promoted(&promoted);
+            poll.look(&about.key, &ended);
+            answer
+        });
+        task.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Answer> {
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: true };
+        let asked = claim.clone();
+        let answer = self.operate(about, move |book, now| rule::claim(book, &asked, now)).await?;
+        self.poll.note(&self.link, claim, &answer);
+        self.sweep();
+        Ok(answer)
+    }
+
+    async fn extend_one(&self, claim: &Claim) -> Result<Answer> {
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: false };
+        let asked = claim.clone();
+        let answer = self.operate(about, move |book, now| rule::renew(book, &asked, now)).await?;
+        self.poll.note(&self.link, claim, &answer);
+        Ok(answer)
+    }
+
+    async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
+        let (link, all) = (self.link.clone(), claims.to_vec());
+        let task = tokio::spawn(async move { batch::extend(&link, &all).await });
+        let extended = task.await.unwrap_or_else(|_| Err(gone()))?;
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, answer) in claims.iter().zip(extended) {
+            answers.push(match answer {
+                Some(answer) => answer,
+                None => self.extend_one(claim).await?,
+            });
+        }
+        self.sweep();
+        Ok(answers)
+    }
+
+    /// Every now and then sweeps some locks that perhaps nobody will ask about again, beside the caller's work.
+    fn sweep(&self) {
+        if (self.calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(SWEEP_EVERY) {
+            let store = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = store.sweep_some().await {
+                    tracing::debug!(%error, "cannot sweep");
+                }
+            });
+        }
+    }
+
+    async fn sweep_some(&self) -> Result<u64> {
+        const NOW: &str = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+        let sql = format!(
+            "DELETE FROM leasehold_refusals WHERE until <= {NOW} LIMIT 1000; \
+             SELECT name FROM leasehold_keys WHERE quiet_until <= {NOW} AND declared > 0 LIMIT {SWEPT}"
+        );
+        let rows = self.link.read(&sql).await?;
+        for row in &rows {
+            let key = name(row, 0)?;
+            let about = About { key, ids: Vec::new(), makes: false };
+            self.operate(about, |book, now| rule::pass(book, now)).await?;
+        }
+        Ok(rows.len() as u64)
+    }
+
+    /// What is stored about these locks, in the order of their names.
+    async fn look(&self, keys: &[Key]) -> Result<Vec<Snapshot>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = list(keys.iter().map(|key| bytes(key.as_str().as_bytes())));
+        let (head, claim) =
+            (HEAD.split(", ").map(|c| format!("k.{c}")), CLAIM.split(", ").map(|c| format!("c.{c}")));
+        let sql = format!(
+            "SELECT k.name, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), {}, {} FROM leasehold_keys k \
+             LEFT JOIN leasehold_claims c USING (name) WHERE k.name IN ({names}) AND k.declared > 0 ORDER BY k.name",
+            list(head),
+            list(claim)
+        );
+        let rows = self.link.read(&sql).await?;
+        let mut shown = Vec::new();
+        for of_one in rows.chunk_by(|a, b| a.get::<Vec<u8>, _>(0) == b.get::<Vec<u8>, _>(0)) {
+            let Some(first) = of_one.first() else { continue };
+            let (key, now) = (name(first, 0)?, get::<i64>(first, 1)?.cast_unsigned());
+            let mut claims = Vec::new();
+            for row in of_one {
+                if get::<Option<Vec<u8>>>(row, 10)?.is_some() {
+                    claims.push(rows::claim(row, 10)?);
+                }
+            }
+            let (mut book, mut fence) = (Book::new(rows::head(first, 2)?, claims), Fence::default());
+            shown.extend(rule::snapshot(&mut OpenBook::new(&key, &mut book, &mut fence, 0), now)?.answer);
+        }
+        Ok(shown)
+    }
+
+    async fn page(&self, prefix: &str, cursor: Option<&str>) -> Result<Page> {
+        let sql = format!(
+            "SELECT name FROM leasehold_keys WHERE name > {} AND LEFT(name, {}) = {} AND declared > 0 ORDER BY name LIMIT {}",
+            bytes(cursor.unwrap_or_default().as_bytes()),
+            prefix.len(),
+            bytes(prefix.as_bytes()),
+            PAGE + 1
+        );
+        let rows = self.link.read(&sql).await?;
+        let mut keys = rows.iter().map(|row| name(row, 0)).collect::<Result<Vec<_>>>()?;
+        let more = keys.len() > PAGE;
+        keys.truncate(PAGE);
+        let next = keys.last().filter(|_| more).map(|key| key.as_str().to_owned());
+        Ok(Page { resources: self.look(&keys).await?, next })
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Indeterminate, "the runtime that the store worked on is gone").at("mysql")
+}
+
+fn name(row: &mysql_async::Row, at: usize) -> Result<Key> {
+    Key::new(String::from_utf8(get(row, at)?).map_err(|_| strange("a name"))?)
+}
+
+/// The ids that a change names besides the claim's own.
+fn ids(claim: &Claim, change: &Change) -> Vec<ClaimId> {
+    let mut ids = vec![claim.id];
+    if let Change::Owner { to: heir, .. } = change {
+        ids.push(heir.id);
+    }
+    ids
+}
+
+impl Store for Leased {
+    fn info(&self) -> &Info {
+        &INFO
+    }
+
+    fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
+        Box::pin(async move {
+            self.link.read("SELECT born FROM leasehold_store").await?;
+            self.poll.open(inbox, wakes);
+            Ok(())
+        })
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
+        Box::pin(self.ask(claim))
+    }
+
+    fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
+        Box::pin(self.extend(claims))
+    }
+
+    fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
+        Box::pin(async move {
+            let makes = matches!(change, Change::Limit(_));
+            let about = About { key: claim.key.clone(), ids: ids(claim, change), makes };
+            let (asked, wish) = (claim.clone(), change.clone());
+            let answer = self.operate(about, move |book, now| rule::amend(book, &asked, &wish, now)).await?;
+            self.poll.note(&self.link, claim, &answer);
+            Ok(answer)
+        })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
+        Box::pin(async move {
+            self.poll.forget(&claim.id);
+            // A claim that is on its way must find the refusal: both take the lock's row.
+            let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: refuse_for.is_some() };
+            let id = claim.id;
+            self.operate(about, move |book, now| rule::release(book, &id, refuse_for, now)).await
+        })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
+        Box::pin(async move { Ok(self.look(std::slice::from_ref(key)).await.map_err(|e| e.on(key))?.pop()) })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a str>) -> Fut<'a, Page> {
+        Box::pin(self.page(prefix, cursor))
+    }
+
+    fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
+        let about = About { key: key.clone(), ids: Vec::new(), makes: false };
+        Box::pin(self.operate(about, move |book, now| rule::evict(book, token, now)))
+    }
+}

@@ -1,0 +1,106 @@
+//! What is particular to MariaDB: statements that fail half-way, rights, and what is left when somebody drops the tables.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::time::Duration;
+
+use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Store, Units};
+use leasehold_mysql::{Mysql, init_sql};
+use leasehold_servers::mariadb::MariaDb;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn store(url: &str) -> Mysql {
+    Mysql::from_url(url).unwrap()
+}
+
+fn claim(name: &str) -> Claim {
+    Claim::new(Key::new(name).unwrap(), 1, Units::Exactly(1)).unwrap()
+}
+
+/// The tables, made by somebody else.
+fn prepared() -> MariaDb {
+    let server = MariaDb::start();
+    server.sql(&format!("USE test; {}", init_sql("leasehold_").unwrap()));
+    server
+}
+
+#[tokio::test]
+async fn a_claim_whose_last_write_fails_is_not_granted_and_leaves_nothing() {
+    let server = prepared();
+    let (store, claim) = (store(&server.url()), claim("k"));
+    server.sql(
+        "CREATE TRIGGER test.no BEFORE UPDATE ON test.leasehold_keys FOR EACH ROW
+         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'",
+    );
+    let error = store.claim(&claim).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(store.inspect(&claim.key).await.unwrap(), None);
+    server.sql("DROP TRIGGER test.no");
+    // Whatever it was is not told to the next who uses the connection.
+    assert!(matches!(store.claim(&claim).await.unwrap(), Answer::Granted(_)));
+}
+
+#[tokio::test]
+async fn the_rights_that_the_documentation_lists_are_enough() {
+    let server = prepared();
+    // Those who run migrations may run them again.
+    server.sql(&format!("USE test; {}", init_sql("leasehold_").unwrap()));
+    server.sql("CREATE USER app@'%' IDENTIFIED BY 'secret'");
+    for table in ["store", "keys", "claims", "refusals", "rows", "numbers"] {
+        server.sql(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON test.leasehold_{table} TO app@'%'"));
+    }
+    for mode in ["lease", "advisory", "rowlock"] {
+        let url = format!("{}?mode={mode}", server.url().replace("root@", "app:secret@"));
+        let client = Client::new(store(&url)).await.unwrap();
+        let guard = client.mutex("k").acquire().await.unwrap();
+        assert!(client.inspect("k").await.unwrap().is_some(), "{mode}");
+        guard.renew(Duration::from_secs(30)).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_make_the_tables_is_told_what_to_run() {
+    let server = MariaDb::start();
+    server.sql("CREATE USER app@'%'; GRANT SELECT ON test.* TO app@'%'");
+    let error = Client::new(store(&server.url().replace("root@", "app@"))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("leasehold store init --print-sql"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_and_not_repeated() {
+    let server = MariaDb::start();
+    server.sql("CREATE USER app@'%' IDENTIFIED BY 'secret'");
+    let url = server.url().replace("root@", "app:hunter2@");
+    let error = Client::new(store(&url)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
+async fn tables_that_are_dropped_are_made_again_and_tokens_rise() {
+    let server = MariaDb::start();
+    for mode in ["lease", "advisory", "rowlock"] {
+        let client = Client::new(store(&format!("{}?mode={mode}", server.url()))).await.unwrap();
+        let guard = client.mutex("k").acquire().await.unwrap();
+        let before = guard.token();
+        let _ = guard.release().await;
+        server.sql(
+            "USE test; DROP VIEW leasehold_locks; DROP SEQUENCE leasehold_numbers;
+             DROP TABLE leasehold_keys, leasehold_claims, leasehold_refusals, leasehold_rows, leasehold_store",
+        );
+        let again = async {
+            loop {
+                match client.mutex("k").acquire().await {
+                    Ok(guard) => return guard,
+                    Err(error) => assert!(error.is_retryable(), "{mode}: {error}"),
+                }
+            }
+        };
+        let guard = timeout(SOON, again).await.unwrap();
+        assert!(guard.token() > before, "{mode}: {} after {before}", guard.token());
+        guard.release().await.unwrap();
+    }
+}
