@@ -57,7 +57,7 @@ fn a_running_job_keeps_other_runs_out() {
 #[test]
 fn a_job_is_ended_after_max_hold() {
     let place = Place::new();
-    let holder = place.hold("run --at-least 1s --max-hold 1s k");
+    let holder = place.hold("run --at-least 3s --max-hold 3s k");
     let program = holder.program;
     assert!(!place.next_finds_running("k", program), "dead before the next one starts");
     assert_eq!(code(&holder.finish()), 79);

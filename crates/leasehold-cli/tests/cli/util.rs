@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// How long an event may take that should happen at once. Only a failing test waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A script that does nothing for as long as it may.
 pub(crate) const FOR_EVER: &str = "while :; do sleep 60; done";
