@@ -11,6 +11,5 @@ mod records;
 mod session;
 mod store;
 mod url;
-mod wire;
 
 pub use store::{Consul, INFO};

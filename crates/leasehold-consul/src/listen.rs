@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::Method;
-use leasehold_core::record::Session;
+use leasehold_core::record::{Message, Session};
 use leasehold_core::{BootClock, Clock, Inbox, Moment, Result, Wakes};
 
 use crate::http::Effect;
 use crate::kv::{self, Entry};
 use crate::session::Live;
 use crate::store::Shared;
-use crate::wire::Message;
 
 /// How long a blocking query waits at the server.
 pub(crate) const WAIT: Duration = Duration::from_secs(20);

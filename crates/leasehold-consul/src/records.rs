@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::record::{
-    Joined, Keep, Keys, Loaded, Records, SMALL, Session, Sessions, Swap, Swapped, Version,
+    Joined, Keep, Keys, Loaded, Message, Records, SMALL, Session, Sessions, Swap, Swapped, Version,
 };
 use leasehold_core::{Fut, Inbox, Info, Key, Result, Wakes};
 
@@ -12,7 +12,6 @@ use crate::kv::{Op, Outcome};
 use crate::recent::Known;
 use crate::session::{Doubt, Live};
 use crate::store::Shared;
-use crate::wire::Message;
 
 /// How many keys a page has.
 const PAGE: usize = 500;
@@ -232,6 +231,10 @@ impl Records for KeyValue {
     fn nudge<'a>(&'a self, _inbox: Inbox, _key: &'a Key) -> Fut<'a, ()> {
         // Everybody was told with the swap.
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn looks_every(&self) -> Option<Duration> {
+        None
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {

@@ -15,6 +15,7 @@ pub mod format;
 #[cfg(test)]
 mod fuzzed;
 mod interest;
+mod message;
 mod renewing;
 mod riding;
 mod roll;
@@ -24,10 +25,13 @@ mod store;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+pub use format::key_of;
+pub use message::Message;
 pub use session::{Joined, News, Session, Sessions};
 pub use store::RecordStore;
 
@@ -77,6 +81,10 @@ pub trait Records: Debug + Send + Sync + 'static {
 
     /// Tells another client to look at a key, if that is possible at all: a hint that may be lost.
     fn nudge<'a>(&'a self, inbox: Inbox, key: &'a Key) -> Fut<'a, ()>;
+
+    /// How often the adaptor looks whether those who wait hold by now; `None` where [`nudge`](Records::nudge) or the news
+    /// of a [`Swap`] reach everybody. Then the [`Wakes`] of [`open`](Records::open) are taken for hints where to look.
+    fn looks_every(&self) -> Option<Duration>;
 
     /// The sessions that carry claims; `None` where every claim has a lease of its own
     /// ([`Leases::PerClaim`](crate::Leases::PerClaim)).
@@ -132,6 +140,10 @@ pub struct Swap<'a> {
     pub news: &'a [News],
     /// News of before that nobody needs any more: of whom, and which seat.
     pub settled: &'a [(Session, u64)],
+    /// The last number drawn for this key: whoever forgets the record remembers that.
+    pub last: u64,
+    /// Whether any of it would matter after all processes have ended, as after a power cut.
+    pub lasting: bool,
 }
 
 /// What became of a swap.

@@ -101,14 +101,31 @@ impl Carried {
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Those of them that hold.
+    pub(super) fn holding(record: &Record) -> Vec<Session> {
+        let all = record.state.claims.iter().filter(|claim| claim.expires.is_none() && claim.held > 0);
+        all.filter_map(session_of).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     pub(super) fn ledger<'a>(&'a mut self, key: &'a Key, floor: u64) -> OpenBook<'a> {
         OpenBook::new(key, &mut self.book, &mut self.fence, floor)
     }
 
-    /// From now on this session carries the claim, if it is there.
+    /// A claim that has another seat than before is another claim, although it has the same id: what carried the one
+    /// before does not carry it.
+    pub(super) fn part(&mut self) {
+        for row in self.book.rows() {
+            if self.was.iter().any(|was| was.id == row.id && was.seat != row.seat) {
+                self.carriers.remove(&row.id);
+                self.over.remove(&row.id);
+            }
+        }
+    }
+
+    /// From now on this session carries the claim, if it is there and none does.
     pub(super) fn carry(&mut self, id: &ClaimId, session: &Session) {
         if self.book.rows().any(|row| row.id == *id) && !self.over.contains(id) {
-            self.carriers.insert(*id, session.clone());
+            self.carriers.entry(*id).or_insert_with(|| session.clone());
         }
     }
 
@@ -146,6 +163,12 @@ impl Carried {
                 Keep::For(left.saturating_add(afterlife))
             }
         }
+    }
+
+    /// Whether anything in it is carried by no session.
+    pub(super) fn is_lasting(&self) -> bool {
+        let is_resized = self.book.head().is_some_and(|head| head.effective != head.limit);
+        is_resized || self.book.rows().any(|row| !self.carriers.contains_key(&row.id))
     }
 
     /// The one session that carries everything in the record, if that is so.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,6 +11,7 @@ use super::carried::{Carried, Mode};
 use super::format::Record;
 use super::renewing::PARALLEL;
 use super::roll::Roll;
+use super::waiting::{Looks, Waiting};
 use super::{Loaded, Records, Session, Swap, Swapped, interest};
 use crate::book::OpenBook;
 use crate::capability::Info;
@@ -45,20 +46,33 @@ pub(super) struct Clerk<R> {
     turns: [Turn; 64],
     /// The claims of this process on sessions.
     pub(super) roll: Roll,
+    /// Those of them who wait, where the store tells nobody.
+    pub(super) waiting: Waiting,
 }
 
 impl<R: Records> Clerk<R> {
     pub(super) fn new(records: R, max_bytes: usize) -> Self {
         let turns = std::array::from_fn(|_| Turn::default());
-        Self { records, max_bytes, inboxes: Mutex::default(), turns, roll: Roll::default() }
+        Self {
+            records,
+            max_bytes,
+            inboxes: Mutex::default(),
+            turns,
+            roll: Roll::default(),
+            waiting: Waiting::default(),
+        }
     }
 
     pub(super) fn info(&self) -> &Info {
         self.records.info()
     }
 
-    pub(super) async fn open(&self, inbox: Inbox, wakes: Wakes) -> Result<()> {
-        self.records.open(inbox, wakes.clone()).await?;
+    pub(super) async fn open(self: &Arc<Self>, inbox: Inbox, wakes: Wakes) -> Result<()> {
+        let hints = match self.records.looks_every() {
+            Some(_) => Arc::new(Looks::new(self, inbox)),
+            None => wakes.clone(),
+        };
+        self.records.open(inbox, hints).await?;
         let mut inboxes = self.inboxes();
         let gone: Vec<Inbox> =
             inboxes.extract_if(|_, wakes| wakes.is_gone()).map(|(inbox, _)| inbox).collect();
@@ -69,6 +83,10 @@ impl<R: Records> Clerk<R> {
 
     fn inboxes(&self) -> MutexGuard<'_, HashMap<Inbox, Wakes>> {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wakes_of(&self, inbox: Inbox) -> Option<Wakes> {
+        self.inboxes().get(&inbox).cloned()
     }
 
     fn turn(&self, key: &Key) -> &Turn {
@@ -152,6 +170,7 @@ impl<R: Records> Clerk<R> {
         let mut open = self.read(key, loaded).await?;
         let drawn = open.fence.last();
         let outcome = operation(&mut open.ledger(key, loaded.floor), loaded.now)?;
+        open.part();
         if let Some((session, id)) = rider {
             open.carry(id, session);
         }
@@ -178,6 +197,8 @@ impl<R: Records> Clerk<R> {
             sole: open.sole(),
             news: &open.news(&promoted, &ended),
             settled: &open.settled(),
+            last: open.fence.last(),
+            lasting: open.is_lasting(),
         };
         match self.records.swap(&swap).await? {
             Swapped::Done { origin } => {
@@ -248,15 +269,13 @@ impl<R: Records> Clerk<R> {
     async fn tell(&self, key: &Key, promoted: &[Promotion], ended: &[Inbox]) {
         let mut others = BTreeSet::new();
         for promotion in promoted {
-            let ours = self.inboxes().get(&promotion.inbox).cloned();
-            match ours {
+            match self.wakes_of(promotion.inbox) {
                 Some(wakes) => wakes.promoted(promotion),
                 None => _ = others.insert(promotion.inbox),
             }
         }
         for inbox in ended {
-            let ours = self.inboxes().get(inbox).cloned();
-            match ours {
+            match self.wakes_of(*inbox) {
                 Some(wakes) => wakes.look(key),
                 None => _ = others.insert(*inbox),
             }

@@ -173,6 +173,15 @@ impl Record {
     }
 }
 
+/// The key that a record is about, for stores whose names do not tell.
+///
+/// ```
+/// assert!(leasehold_core::record::key_of(b"something else").is_none());
+/// ```
+pub fn key_of(bytes: &[u8]) -> Option<Key> {
+    serde_json::from_slice::<Record>(bytes).ok().and_then(|record| Key::new(record.key).ok())
+}
+
 /// Makes a number that is relative to the origin absolute.
 pub(super) fn count_from(origin: u64, number: &mut u64) {
     if *number < SMALL {

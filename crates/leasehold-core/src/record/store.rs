@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Records;
 use super::clerk::Clerk;
 use super::interest::Interest;
+use super::waiting::Waiting;
 use crate::capability::Info;
 use crate::claim::{Answer, Change, Claim, Inbox, Released};
 use crate::error::{Error, ErrorKind, Result};
@@ -91,22 +92,37 @@ impl<R: Records> Store for RecordStore<R> {
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
         let claim = claim.clone();
-        self.work(|clerk| async move { clerk.claim(&claim).await })
+        self.work(|clerk| async move {
+            let answer = clerk.claim(&claim).await?;
+            Waiting::note(&clerk, &claim, &answer);
+            Ok(answer)
+        })
     }
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
         let claims = claims.to_vec();
-        self.work(|clerk| async move { clerk.renew(&claims).await })
+        self.work(|clerk| async move {
+            let answers = clerk.renew(&claims).await?;
+            claims.iter().zip(&answers).for_each(|(claim, answer)| Waiting::note(&clerk, claim, answer));
+            Ok(answers)
+        })
     }
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         let (claim, change) = (claim.clone(), change.clone());
-        self.work(|clerk| async move { clerk.amend(&claim, &change).await })
+        self.work(|clerk| async move {
+            let answer = clerk.amend(&claim, &change).await?;
+            Waiting::note(&clerk, &claim, &answer);
+            Ok(answer)
+        })
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
         let claim = claim.clone();
-        self.work(move |clerk| async move { clerk.release(&claim, refuse_for).await })
+        self.work(move |clerk| async move {
+            clerk.waiting.forget(&claim.key, &claim.id);
+            clerk.release(&claim, refuse_for).await
+        })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {

@@ -200,6 +200,10 @@ impl Records for MapRecords {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn looks_every(&self) -> Option<Duration> {
+        None
+    }
+
     fn sessions(&self) -> Option<&dyn Sessions> {
         None
     }

@@ -212,6 +212,8 @@ async fn who_saw_the_key_free_long_ago_cannot_write_over_what_happened_since() {
         sole: None,
         news: &[],
         settled: &[],
+        last: 0,
+        lasting: false,
     };
     assert_eq!(store.records().swap(&late).await.unwrap(), Swapped::Stale);
 }

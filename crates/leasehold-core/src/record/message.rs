@@ -1,12 +1,24 @@
-//! News for a client, as they are stored under its session.
+//! News for a client, as stores write them down that have sessions.
 
-use leasehold_core::record::News;
-use leasehold_core::{Inbox, Key, Promotion};
 use serde::{Deserialize, Serialize};
 
+use super::News;
+use crate::claim::Inbox;
+use crate::key::Key;
+use crate::store::Promotion;
+
 /// What a client is told about one lock.
+///
+/// ```
+/// use leasehold_core::Key;
+/// use leasehold_core::record::{Message, News, Session};
+/// let news = News { session: Session("s".into()), promoted: Vec::new(), look: true };
+/// let text = Message::of(&Key::new("orders/42")?, &news).write();
+/// assert_eq!(text, br#"{"lock":"orders/42"}"#);
+/// # Ok::<(), leasehold_core::Error>(())
+/// ```
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Message {
+pub struct Message {
     lock: String,
     /// Its claims that hold now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -21,29 +33,34 @@ struct Granted {
 }
 
 impl Message {
-    pub(crate) fn of(key: &Key, news: &News) -> Self {
+    /// The news about a key.
+    pub fn of(key: &Key, news: &News) -> Self {
         let granted = |p: &Promotion| Granted { seat: p.seat, token: p.token, units: p.units };
         Self { lock: key.as_str().to_owned(), granted: news.promoted.iter().map(granted).collect() }
     }
 
     /// What it is called: after the seat that was promoted, or 0 for a hint to look.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.granted.first().map_or(0, |granted| granted.seat)
     }
 
-    pub(crate) fn write(&self) -> Vec<u8> {
+    /// Its text: one line of JSON.
+    pub fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and numbers always serialise")
     }
 
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    /// A message from its text; `None` when it is none.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    pub(crate) fn key(&self) -> Option<Key> {
+    /// The lock.
+    pub fn key(&self) -> Option<Key> {
         Key::new(self.lock.as_str()).ok()
     }
 
-    pub(crate) fn promotions(&self, inbox: Inbox) -> Vec<Promotion> {
+    /// The claims of this client that hold now.
+    pub fn promotions(&self, inbox: Inbox) -> Vec<Promotion> {
         let Some(key) = self.key() else { return Vec::new() };
         let one = |granted: &Granted| Promotion {
             key: key.clone(),
