@@ -227,7 +227,10 @@ impl Scene {
 
     /// Waits until nobody is on the key.
     pub(crate) async fn until_free(&self, key: &Key) -> Verdict {
-        self.until(key, |seen| seen.is_none()).await
+        self.until(key, |seen| seen.is_none()).await?;
+        // Clients agree on the store's time as far as it is told.
+        tokio::time::sleep(self.info().rounding).await;
+        Ok(())
     }
 
     /// Waits until the store itself has nothing about the key any more.
