@@ -24,6 +24,7 @@ fn stores() -> Vec<Info> {
         leasehold_zookeeper::INFO.clone(),
         leasehold_etcd::INFO.clone(),
         leasehold_consul::INFO.clone(),
+        leasehold_memcached::INFO.clone(),
     ]
 }
 

@@ -68,6 +68,12 @@ const NEEDS: &[Need] = &[
         by: "leasehold-etcd and leasehold-servers",
     },
     Need {
+        name: "memcached",
+        program: "memcached",
+        packages: &["memcached"],
+        by: "leasehold-memcached and leasehold-servers",
+    },
+    Need {
         name: "openssl",
         program: "openssl",
         packages: &["openssl"],

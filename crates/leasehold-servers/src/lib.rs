@@ -6,6 +6,7 @@
 pub mod consul;
 pub mod etcd;
 pub mod mariadb;
+pub mod memcached;
 mod peers;
 pub mod postgres;
 mod process;

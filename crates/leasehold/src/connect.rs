@@ -82,6 +82,11 @@ const SCHEMES: &[Scheme] = &[
         starts: &["etcd", "etcds"],
         open: with_feature!("etcd", |url| Ok(Arc::new(leasehold_etcd::Etcd::from_url(url)?))),
     },
+    Scheme {
+        name: "memcached",
+        starts: &["memcached"],
+        open: with_feature!("memcached", |url| Ok(Arc::new(leasehold_memcached::memcached(url)?))),
+    },
 ];
 
 /// Connects to the store that the URL names.

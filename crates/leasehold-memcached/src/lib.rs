@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+mod link;
+mod names;
+mod protocol;
+mod records;
+mod time;
+mod url;
+
+pub use records::{INFO, Memcached, memcached};
