@@ -114,6 +114,10 @@ impl Records for Carried {
         panic!("with sessions everybody is told with the swap")
     }
 
+    fn looks_every(&self) -> Option<Duration> {
+        None
+    }
+
     fn sessions(&self) -> Option<&dyn Sessions> {
         Some(self)
     }
