@@ -25,6 +25,7 @@ fn stores() -> Vec<Info> {
         leasehold_etcd::INFO.clone(),
         leasehold_consul::INFO.clone(),
         leasehold_memcached::INFO.clone(),
+        leasehold_file::INFO.clone(),
     ]
 }
 

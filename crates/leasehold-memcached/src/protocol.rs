@@ -153,4 +153,25 @@ mod tests {
         assert_eq!(parse(&vec![b'x'; LONGEST_LINE + 1]), Err(Garbage));
         assert_eq!(parse(format!("VA {}\r\n", LARGEST + 1).as_bytes()), Err(Garbage));
     }
+
+    #[test]
+    fn nothing_that_a_server_sends_makes_us_panic_or_read_beyond_it() {
+        let seeds: [&[u8]; 8] = [
+            b"VA 3 c7 t-1\r\na\nb\r\nEN\r\n",
+            b"HD c12 t5\r\n",
+            b"NS\r\nEX\r\nNF\r\n",
+            b"STAT time 5\r\nSTAT item_size_max 1048576\r\nEND\r\n",
+            b"key=leasehold%3aa%20b exp=-1 la=1 cas=5 fetch=no cls=1 size=70\nEND\r\n",
+            b"SERVER_ERROR object too large for cache\r\n",
+            b"BUSY currently processing crawler request\r\n",
+            b"VERSION 1.6.18\r\n",
+        ];
+        leasehold_conformance::fuzz::fuzz(&seeds, |bytes| {
+            let mut rest = bytes;
+            while let Ok(Some((_, length))) = parse(rest) {
+                assert!(length > 0 && length <= rest.len());
+                rest = &rest[length..];
+            }
+        });
+    }
 }

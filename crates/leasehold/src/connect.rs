@@ -83,6 +83,11 @@ const SCHEMES: &[Scheme] = &[
         open: with_feature!("etcd", |url| Ok(Arc::new(leasehold_etcd::Etcd::from_url(url)?))),
     },
     Scheme {
+        name: "file",
+        starts: &["file"],
+        open: with_feature!("file", |url| Ok(Arc::new(leasehold_file::file(url)?))),
+    },
+    Scheme {
         name: "memcached",
         starts: &["memcached"],
         open: with_feature!("memcached", |url| Ok(Arc::new(leasehold_memcached::memcached(url)?))),

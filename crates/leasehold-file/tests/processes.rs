@@ -1,0 +1,240 @@
+//! Many processes on one directory, and what is left of those that are killed.
+#![allow(clippy::print_stdout, reason = "a child tells its parent how far it is")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Client, ErrorKind, Options};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tokio::time::timeout;
+
+type Anything<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// What a test run has time for; [`SOAK`] asks for what was promised.
+const FEW: (usize, u64, usize) = (12, 15, 6);
+const MANY: (usize, u64, usize) = (64, 50, 60);
+const SOAK: &str = "LEASEHOLD_SOAK";
+
+/// How soon a killed holder's lock is held by the next. A busy machine may be slower now and then, but not always.
+const FREED: Duration = Duration::from_millis(100);
+const KILLS: usize = 10;
+
+/// Ends what hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        [_, "increment", directory, counter, name, times] => increment(directory, counter, name, times),
+        [_, "hold", directory] => hold(directory, false),
+        [_, "hold-and-start", directory] => hold(directory, true),
+        [_, "on-a-full-disk", directory] => on_a_full_disk(directory),
+        [_, "read-only", directory] => read_only(directory),
+        _ => return judge(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn judge() -> ExitCode {
+    let trials = vec![
+        Trial::test("no_increment_is_lost_whoever_is_killed", || contend().map_err(Failed::from)),
+        Trial::test("a_killed_holder_frees_the_lock_at_once", || killed("hold").map_err(Failed::from)),
+        Trial::test("a_program_that_the_holder_started_does_not_keep_the_lock", || {
+            killed("hold-and-start").map_err(Failed::from)
+        }),
+        Trial::ignorable_test("a_full_disk_is_an_error_and_who_holds_can_leave", || {
+            elsewhere("mount -t tmpfs -o size=256k,mode=700 none \"$1\" && exec \"$0\" on-a-full-disk \"$1\"")
+        }),
+        Trial::ignorable_test("a_read_only_directory_is_an_error_that_says_so", || {
+            elsewhere("mount -t tmpfs -o ro,mode=700 none \"$1\" && exec \"$0\" read-only \"$1\"")
+        }),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn url(directory: &str) -> String {
+    format!("file://{directory}")
+}
+
+fn start(words: &[&str]) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+fn text(path: &Path) -> Anything<&str> {
+    path.to_str().ok_or_else(|| "a path that is text".into())
+}
+
+/// How often each process has added to the counter: `name count` in every line.
+fn counted(counter: &Path, name: &str) -> u64 {
+    let all = fs::read_to_string(counter).unwrap_or_default();
+    let mut counts = all.lines().filter_map(|line| line.split_once(' '));
+    counts.find(|(other, _)| *other == name).and_then(|(_, count)| count.parse().ok()).unwrap_or(0)
+}
+
+/// Processes add to one counter, each a number of times. Some are killed, wherever they are, and started again for what
+/// is left of their work.
+fn contend() -> Anything {
+    let (processes, times, kills) = if std::env::var_os(SOAK).is_some() { MANY } else { FEW };
+    let directory = tempfile::tempdir()?;
+    let (store, counter) = (directory.path().join("locks"), directory.path().join("counter"));
+    let run = |process: usize| -> Anything<Child> {
+        let name = format!("p{process}");
+        let left = (times - counted(&counter, &name)).to_string();
+        Ok(start(&["increment", text(&store)?, text(&counter)?, &name, &left])?)
+    };
+    let mut children: Vec<Child> = (0..processes).map(run).collect::<Anything<_>>()?;
+    let done = || (0..processes).map(|process| counted(&counter, &format!("p{process}"))).sum::<u64>();
+    let end = Instant::now() + LIMIT;
+    for kill in 0..kills {
+        // One after another, while the work goes on.
+        let enough = processes as u64 * times * kill as u64 / (kills as u64 + 1);
+        while done() < enough {
+            assert!(Instant::now() < end, "the work does not go on: {} of {enough}", done());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let victim = kill * 7 % processes;
+        children[victim].kill()?;
+        children[victim].wait()?;
+        children[victim] = run(victim)?;
+    }
+    for child in children {
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+    }
+    for process in 0..processes {
+        let name = format!("p{process}");
+        let count = counted(&counter, &name);
+        if count != times {
+            return Err(format!("{name} added {count} times, not {times}").into());
+        }
+    }
+    let left: Vec<_> = fs::read_dir(store.join("keys"))?.collect();
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}").into()) }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn increment(directory: &str, counter: &str, name: &str, times: &str) -> Anything {
+    let client = Client::new(leasehold_file::file(&url(directory))?).await?;
+    let counter = Path::new(counter);
+    for _ in 0..times.parse()? {
+        let guard = client.mutex("counter").acquire().await?;
+        let all = fs::read_to_string(counter).unwrap_or_default();
+        let mut lines: Vec<String> = all.lines().map(str::to_owned).collect();
+        let count = counted(counter, name) + 1;
+        lines.retain(|line| !line.starts_with(&format!("{name} ")));
+        lines.push(format!("{name} {count}\n"));
+        tokio::task::yield_now().await;
+        // Killed or not, it has happened or it has not.
+        let new = counter.with_extension(name);
+        fs::write(&new, lines.join("\n"))?;
+        fs::rename(&new, counter)?;
+        guard.release().await?;
+    }
+    client.close().await?;
+    Ok(())
+}
+
+/// Holds the lock until it is killed.
+#[tokio::main(flavor = "current_thread")]
+async fn hold(directory: &str, starts: bool) -> Anything {
+    let client = Client::new(leasehold_file::file(&url(directory))?).await?;
+    let _guard = client.mutex("lock").acquire().await?;
+    if starts {
+        // It outlives its starter for a while, with everything that it inherited.
+        let quiet = Stdio::null;
+        Command::new("sleep").arg("5").stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn()?;
+    }
+    println!("held");
+    std::future::pending().await
+}
+
+/// Whoever waits has the lock soon after its holder was killed.
+#[tokio::main]
+async fn killed(word: &str) -> Anything {
+    let directory = tempfile::tempdir()?;
+    let store = text(directory.path())?;
+    let client = Client::new(leasehold_file::file(&url(store))?).await?;
+    let mut best = Duration::MAX;
+    for _ in 0..KILLS {
+        let mut child = start(&[word, store])?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("a child with output")?).read_line(&mut line)?;
+        assert_eq!(line, "held\n");
+        let waiter = client.clone();
+        let next = tokio::spawn(async move { waiter.mutex("lock").acquire().await });
+        let queued = async {
+            while client.inspect("lock").await?.is_none_or(|lock| lock.waiters.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok::<_, leasehold_core::Error>(())
+        };
+        timeout(LIMIT, queued).await??;
+        let killed = Instant::now();
+        child.kill()?;
+        let guard = timeout(LIMIT, next).await???;
+        best = best.min(killed.elapsed());
+        child.wait()?;
+        guard.release().await?;
+    }
+    println!("{word}: freed after {best:?}");
+    if best <= FREED { Ok(()) } else { Err(format!("freed after {best:?} at best").into()) }
+}
+
+/// Runs a case of this program where it may mount something; ignored where nobody may.
+fn elsewhere(script: &str) -> Result<Completion, Failed> {
+    let own = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", script]).stdin(Stdio::null());
+        command
+    };
+    let (directory, program) = (tempfile::tempdir()?, std::env::current_exe()?);
+    let may = own("mount -t tmpfs none \"$0\"").arg(directory.path()).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        return Ok(Completion::ignored_with("this user may mount nothing, not even for itself"));
+    }
+    let output = own(script).arg(program).arg(directory.path()).output()?;
+    match output.status.success() {
+        true => Ok(Completion::Completed),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+    }
+}
+
+#[tokio::main]
+async fn on_a_full_disk(directory: &str) -> Anything {
+    let client = Client::new(leasehold_file::file(&url(directory))?).await?;
+    let guard = client.mutex("held").with(Options::new().lease(Duration::from_secs(6))).acquire().await?;
+    let filler = Path::new(directory).join("filler");
+    while fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&filler)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &[0; 512]))
+        .is_ok()
+    {}
+    let refused = client.mutex("another").acquire().await.err().ok_or("there was room")?;
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().contains("no space is left"), "{refused}");
+    // Renewing needs no room, and neither does leaving.
+    guard.renew(Duration::from_secs(6)).await?;
+    guard.release().await?;
+    fs::remove_file(&filler)?;
+    client.mutex("another").acquire().await?.release().await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn read_only(directory: &str) -> Anything {
+    let refused = Client::new(leasehold_file::file(&url(directory))?).await.err().ok_or("it was written")?;
+    assert!(refused.to_string().contains("read-only"), "{refused}");
+    Ok(())
+}
