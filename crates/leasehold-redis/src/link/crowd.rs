@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::node::Node;
 use super::run;
@@ -24,6 +25,8 @@ use crate::script::{Ack, Call};
 const FEW: usize = 4;
 /// The most requests in one call, so that no server is kept busy for long: about a third of a millisecond.
 const MOST: usize = 64;
+/// Who has waited for so long sends the others off: the first of them may have a future that nobody polls any more.
+const OVERDUE: Duration = Duration::from_millis(5);
 
 /// What became of a request.
 #[derive(Debug)]
@@ -69,6 +72,18 @@ impl Crowd {
         Asker { crowd: self, before: self.under_way.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Sends everybody off who waits.
+    fn send_off(&self) {
+        let mut jobs = std::mem::take(&mut *self.lock());
+        // Who gave up before anything was sent is not sent.
+        jobs.retain(|job| !job.answer.is_closed());
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(MOST));
+            let jobs = Jobs(std::mem::replace(&mut jobs, rest));
+            self.runtime.spawn(send(self.node.clone(), jobs));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
         // Nothing below the lock panics half-way through a change.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -83,7 +98,7 @@ impl Asker<'_> {
 
     /// Asks together with others.
     pub(super) async fn ask(&self, call: Call, until: Instant) -> Word {
-        let (answer, word) = oneshot::channel();
+        let (answer, mut word) = oneshot::channel();
         let is_first = {
             let mut waiting = self.crowd.lock();
             waiting.push(Job { call, until, answer });
@@ -94,9 +109,19 @@ impl Asker<'_> {
             // Everybody asks who is about to.
             yield_now().await;
             drop(fetch);
+        } else {
+            match timeout(OVERDUE, &mut word).await {
+                Ok(word) => return heard(word),
+                Err(_) => self.crowd.send_off(),
+            }
         }
-        word.await.unwrap_or(Word::Said(Err(Silence::Late)))
+        heard(word.await)
     }
+}
+
+/// Nobody says a word where the runtime ended after it was sent.
+fn heard(word: Result<Word, RecvError>) -> Word {
+    word.unwrap_or(Word::Said(Err(Silence::Late)))
 }
 
 impl Drop for Asker<'_> {
@@ -110,14 +135,7 @@ struct Fetch<'a>(&'a Arc<Crowd>);
 
 impl Drop for Fetch<'_> {
     fn drop(&mut self) {
-        let mut jobs = std::mem::take(&mut *self.0.lock());
-        // Who gave up before anything was sent is not sent.
-        jobs.retain(|job| !job.answer.is_closed());
-        while !jobs.is_empty() {
-            let rest = jobs.split_off(jobs.len().min(MOST));
-            let jobs = Jobs(std::mem::replace(&mut jobs, rest));
-            self.0.runtime.spawn(send(self.0.node.clone(), jobs));
-        }
+        self.0.send_off();
     }
 }
 

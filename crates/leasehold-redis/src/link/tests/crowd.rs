@@ -167,3 +167,16 @@ fn many_calls_after_their_runtime_has_ended_are_unavailable() {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }
+
+#[tokio::test]
+async fn a_future_that_nobody_polls_any_more_holds_up_nobody() {
+    let (_server, link) = ready().await;
+    let (some, others) = (fresh(), fresh());
+    // Four go alone, and the next one is to fetch who comes after it.
+    let mut idle: Vec<_> = some[..5].iter().map(|claim| Box::pin(ask(&link, claim))).collect();
+    for asking in &mut idle {
+        assert!(asking.as_mut().now_or_never().is_none());
+    }
+    let answers = timeout(SOON, ask_all(&link, &others[5..])).await.expect("nobody waits for ever");
+    assert!(answers.iter().all(is_held));
+}
