@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use zookeeper_client::{AddWatchMode, Client, CreateMode, Error as Fault};
+use zookeeper_client::{AddWatchMode, CreateMode, Error as Fault};
 
 use crate::bell;
 use crate::driver;
@@ -172,10 +172,7 @@ async fn guard(
 
 async fn connect(target: &Target, lease: Duration, wakes: Option<Wakes>) -> Result<Arc<Session>> {
     // The driver wants to be connected within the session's timeout: do not ask for less than that takes.
-    let mut connector = Client::connector().with_session_timeout(Session::timeout_for(lease, target.tick));
-    if let Some(login) = target.digest() {
-        connector = connector.with_auth("digest", login.as_bytes());
-    }
+    let connector = target.connector().with_session_timeout(Session::timeout_for(lease, target.tick));
     let ended = watch::Sender::new(false);
     let zk = driver::connect(connector, &target.hosts, &ended).await.map_err(unreachable)?;
     let session = Arc::new(Session::new(zk, ended, target, lease, wakes));

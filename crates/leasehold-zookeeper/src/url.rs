@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::Result;
 use leasehold_core::url::{About, Login, Url};
-use zookeeper_client::Acls;
+use zookeeper_client::{Acls, Client, Connector, SaslOptions};
 
 const PORT: u16 = 2181;
 
@@ -19,6 +19,8 @@ pub(crate) struct Target {
     /// Where our nodes are.
     pub(crate) base: String,
     pub(crate) login: Login,
+    /// Whether the user logs in by SASL (DIGEST-MD5), and not by the scheme `digest`.
+    pub(crate) sasl: bool,
     /// The longest that one call takes.
     pub(crate) timeout: Duration,
     /// The servers' `tickTime`.
@@ -41,6 +43,12 @@ impl Target {
             }
             base = base + "/" + &part;
         }
+        let sasl = match url.query.take("auth").as_deref() {
+            None | Some("digest") => false,
+            Some("sasl") if url.login.user.is_some() => true,
+            Some("sasl") => return Err(ABOUT.invalid("auth=sasl needs a user: write user:password@host")),
+            Some(_) => return Err(ABOUT.invalid("auth is digest or sasl")),
+        };
         let hosts: Vec<String> = url.addresses(PORT)?.iter().map(ToString::to_string).collect();
         let target = Self {
             hosts: hosts.join(","),
@@ -48,20 +56,29 @@ impl Target {
             timeout: url.query.duration("timeout")?.unwrap_or(Duration::from_secs(5)),
             tick: url.query.duration("tick")?.unwrap_or(Duration::from_secs(2)),
             login: url.login,
+            sasl,
         };
-        url.query.done("there are timeout and tick")?;
+        url.query.done("there are auth, timeout and tick")?;
         Ok(target)
     }
 
-    /// What we say who we are: user and password.
-    pub(crate) fn digest(&self) -> Option<String> {
-        let Login { user, password } = &self.login;
-        user.as_ref().zip(password.as_ref()).map(|(user, password)| format!("{user}:{password}"))
+    /// A connector that says who we are.
+    pub(crate) fn connector(&self) -> Connector {
+        let connector = Client::connector();
+        match (&self.login.user, &self.login.password) {
+            (Some(user), Some(password)) if self.sasl => {
+                connector.with_sasl(SaslOptions::digest_md5(user.clone(), password.clone()))
+            }
+            (Some(user), Some(password)) => {
+                connector.with_auth("digest", format!("{user}:{password}").as_bytes())
+            }
+            _ => connector,
+        }
     }
 
     /// Who may touch our nodes: everybody, unless we say who we are.
     pub(crate) fn acls(&self) -> Acls<'static> {
-        if self.digest().is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+        if self.login.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
 
@@ -74,14 +91,28 @@ mod tests {
         let target = Target::parse("zookeeper://me:p%40ss@one,two:2182/a/b?timeout=500ms&tick=3s").unwrap();
         assert_eq!(target.hosts, "one:2181,two:2182");
         assert_eq!(target.base, "/a/b/leasehold");
-        assert_eq!(target.digest().as_deref(), Some("me:p@ss"));
+        assert_eq!(
+            (target.login.user.as_deref(), target.login.password.as_deref()),
+            (Some("me"), Some("p@ss"))
+        );
+        assert!(!target.sasl && Target::parse("zookeeper://me:secret@h?auth=sasl").unwrap().sasl);
         assert_eq!((target.timeout, target.tick), (Duration::from_millis(500), Duration::from_secs(3)));
         assert_eq!(Target::parse("zookeeper://[::1]").unwrap().hosts, "[::1]:2181");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for rest in ["", "h:x", "h/..", "h/a%2Fb", "me@h", "h?timeout=0s", "h?who=me"] {
+        for rest in [
+            "",
+            "h:x",
+            "h/..",
+            "h/a%2Fb",
+            "me@h",
+            "h?timeout=0s",
+            "h?who=me",
+            "h?auth=sasl",
+            "me:x@h?auth=none",
+        ] {
             assert!(Target::parse(&format!("zookeeper://{rest}")).is_err(), "{rest}");
         }
         assert!(Target::parse("redis://h").is_err());

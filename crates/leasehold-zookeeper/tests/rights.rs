@@ -46,3 +46,28 @@ async fn who_has_no_rights_is_told_so() {
         assert!(!refused.to_string().contains("wrong"), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn a_user_may_log_in_by_sasl() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("jaas.conf");
+    let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+    std::fs::write(&users, format!("Server {{ {module} required user_me=\"secret\"; }};")).unwrap();
+    let server = Server::with(
+        &["authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"],
+        &[&format!("-Djava.security.auth.login.config={}", users.display())],
+    );
+    let login = async |login: &str| {
+        let url = format!("zookeeper://{login}127.0.0.1:{}/apps?tick=200ms", server.port());
+        let url = if login.is_empty() { url } else { format!("{url}&auth=sasl") };
+        Client::new(ZooKeeper::from_url(&url)?).await
+    };
+    let client = login("me:secret@").await.unwrap();
+    let guard = client.mutex("orders/42").acquire().await.unwrap();
+    for who in ["", "me:wrong@", "you:secret@"] {
+        let refused = login(who).await.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{who:?}: {refused}");
+        assert!(!refused.to_string().contains("wrong"), "{refused}");
+    }
+    guard.release().await.unwrap();
+}
