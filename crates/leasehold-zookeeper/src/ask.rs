@@ -9,8 +9,6 @@ use std::time::Duration;
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{Answer, Book, Claim, ClaimId, Fence, IfBusy, Key, OpenBook, Order, Place, Result};
 
-use zookeeper_client::Error as Fault;
-
 use crate::fault::{Failed, said};
 use crate::names::Kind;
 use crate::own::Own;
@@ -76,7 +74,6 @@ impl Session {
         let path = self.lock(&claim.key);
         let ids = [claim.id];
         let mut view = View::absent(path.clone());
-        let mut is_first = true;
         let ruled = self.ruled(claim);
         if queues {
             let plan = Plan::joining(&ruled, &self.node);
@@ -110,33 +107,22 @@ impl Session {
                 plan.leaves_nothing = false;
             }
             let joined = is_joining && plan.steps.len() == 1 && plan.steps.iter().any(joins);
-            let (written, listed) = if is_first || joined {
-                let (written, listed) = self.commit_and_list(&view, &plan).await;
-                (written, Some(listed))
-            } else {
-                (self.commit(&view, &plan).await, None)
-            };
-            is_first = false;
-            match written {
-                Ok(seat) if joined => {
-                    return self.joined(claim, seat, listed.unwrap_or(Err(Fault::ConnectionLoss))).await;
+            let written = if joined {
+                match self.commit_and_list(&view, &plan).await {
+                    (Ok(seat), listed) => return self.joined(claim, seat, listed).await,
+                    (failed, _) => failed,
                 }
+            } else {
+                self.commit(&view, &plan).await
+            };
+            match written {
                 Ok(_) if is_joining => {}
                 Ok(number) => return Ok(self.written(claim, &view, &plan, number, said.answer)),
                 Err(Failed::Rootless) => self.make_base().await.map_err(crate::fault::said)?,
                 Err(Failed::Overtaken) => {}
                 Err(Failed::Broken(fault)) => return Err(crate::fault::said(fault)),
             }
-            let seen = match listed {
-                Some(Ok((children, stat))) => {
-                    self.read(&path, stat.version, &children, Depth::Ids(&ids)).await?
-                }
-                _ => None,
-            };
-            view = match seen {
-                Some(view) => view,
-                None => self.load(&path, Depth::Ids(&ids)).await?,
-            };
+            view = self.load(&path, Depth::Ids(&ids)).await?;
         }
     }
 
@@ -292,9 +278,11 @@ impl Session {
             return self.answered(claim, view, answer);
         };
         let mut table = self.own();
+        let is_new = !table.contains_key(&claim.id);
         let own = table.entry(claim.id).or_insert_with(|| Own::waiting(claim, number));
         own.made(view, name, number);
-        own.alone = view.is_alone(&claim.id);
+        // Where it had to wait, others do too, whom it has not seen.
+        own.alone = is_new && view.is_alone(&claim.id);
         match answer {
             Answer::Granted(grant) => {
                 own.waits = false;

@@ -236,37 +236,14 @@ impl Session {
     pub(crate) async fn commit(&self, view: &View, plan: &Plan) -> Result<u64, Failed> {
         match plan.joins() {
             Some((name, note)) => self.join(view, name, note).await,
-            None => self.transact(view, plan, true)?.await,
+            None => self.transact(view, plan).await,
         }
     }
 
-    /// The same, and what is there afterwards: sent together. The listing is as new as the write, also when that fails.
+    /// The same, and what is there afterwards: sent together. The listing is as new as the write.
     pub(crate) async fn commit_and_list(&self, view: &View, plan: &Plan) -> (Result<u64, Failed>, Listed) {
-        // Sent when it is first polled: after the write.
-        let listed = async { self.zk.get_children(&view.path).await };
-        if let Some((name, note)) = plan.joins() {
-            return join(self.join(view, name, note), listed).await;
-        }
-        let written = match self.transact(view, plan, false) {
-            Ok(written) => written,
-            Err(failed) => return (Err(failed), Err(Fault::NoNode)),
-        };
-        match join(written, listed).await {
-            (Ok(0), listed) => (self.number_of(plan, &listed), listed),
-            written => written,
-        }
-    }
-
-    /// The number of the write that made a lock and a claim on it: while the claim is there, it is the lock's own.
-    fn number_of(&self, plan: &Plan, listed: &Listed) -> Result<u64, Failed> {
-        let made = |child: &String| {
-            plan.steps.iter().any(|step| matches!(step, Step::Create(name, _) if name.to_string() == *child))
-        };
-        match listed {
-            Ok((children, stat)) if children.iter().any(made) => Ok(stat.czxid.unsigned_abs()),
-            // Somebody has deleted it, or we cannot know.
-            _ => Err(Failed::Broken(Fault::ConnectionLoss)),
-        }
+        // Each is sent when it is first polled, so in this order.
+        join(self.commit(view, plan), async { self.zk.get_children(&view.path).await }).await
     }
 
     /// Makes a place at the end of the queue.
@@ -280,13 +257,7 @@ impl Session {
         }
     }
 
-    /// One transaction, sent at once. Answers its number, but 0 when it makes a new lock that is not to be `numbered`.
-    fn transact<'a>(
-        &'a self,
-        view: &View,
-        plan: &Plan,
-        numbered: bool,
-    ) -> Result<impl Future<Output = Result<u64, Failed>> + Send + use<'a>, Failed> {
+    async fn transact(&self, view: &View, plan: &Plan) -> Result<u64, Failed> {
         let mut write = self.zk.new_multi_writer();
         let container = CreateMode::Container.with_acls(self.acls);
         let creates = plan.steps.iter().any(|step| matches!(step, Step::Create(..) | Step::Limit(_)));
@@ -321,21 +292,18 @@ impl Session {
                 write.add_check_version(path, -1)?;
             }
         }
-        if plan.bumps && (numbered || !is_new) {
+        if plan.bumps {
             let expected = view.version.filter(|_| plan.takes && !is_new);
             write.add_set_data(&view.path, b"", expected)?;
         }
         if plan.leaves_nothing {
             write.add_delete(&view.path, None)?;
         }
-        let write = write.commit();
-        Ok(async move {
-            let results = write.await.map_err(|error| Failed::of(error, is_new))?;
-            let number = results.iter().find_map(|result| match result {
-                MultiWriteResult::SetData { stat } => Some(stat.mzxid.unsigned_abs()),
-                _ => None,
-            });
-            Ok(number.unwrap_or(0))
-        })
+        let results = write.commit().await.map_err(|error| Failed::of(error, is_new))?;
+        let number = results.iter().find_map(|result| match result {
+            MultiWriteResult::SetData { stat } => Some(stat.mzxid.unsigned_abs()),
+            _ => None,
+        });
+        Ok(number.unwrap_or(0))
     }
 }
