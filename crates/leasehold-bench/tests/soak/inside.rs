@@ -68,33 +68,35 @@ async fn poll_at_most<F: Future>(times: usize, future: F) -> Option<F::Output> {
 }
 
 /// Does `step` that often, in many tasks, and checks that no row, task, descriptor or thread is left of it:
-/// neither while the client lives, nor of the client itself afterwards.
+/// neither while the client lives, nor of the client itself and its sessions afterwards.
 fn nothing_is_left_of<F>(kind: Kind, count: usize, step: fn(Client, usize) -> F) -> Found
 where
     F: Future<Output = Outcome<()>> + Send + 'static,
 {
-    let before = Census::take()?;
     let site = Site::new(kind)?;
+    site.warm_up()?;
+    let before = Census::take()?;
     // One worker less or more would look like a leak: all are there from the start.
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let client = site.connect().await?;
         stir(&client).await?;
         // SQLite keeps the descriptor of a look for the next one, as closing it would drop the store's locks.
-        site.rows()?;
+        site.rows().await?;
         let (settled, tasks) = (Census::take()?, alive());
 
         run(&client, count, step).await?;
 
         becomes("stored rows", 0, || async {
             stir(&client).await?;
-            site.rows()
+            site.rows().await
         })
         .await?;
         becomes("tasks too many", 0, || async { Ok(alive().saturating_sub(tasks)) }).await?;
         becomes("this process", settled, || async { Census::take() }).await?;
         client.close().await?;
         drop(client);
+        becomes("sessions after close", 0, || site.sessions()).await?;
         becomes("tasks after close", 0, || async { Ok(alive()) }).await
     })?;
     drop(runtime);

@@ -18,9 +18,10 @@ const TOGETHER: usize = 16;
 const CROWDED: &str = "soak/crowded";
 
 /// Half of them die holding a key that nobody touches again, half waiting in one queue.
-pub(crate) fn clients(count: usize) -> Found {
+pub(crate) fn clients(kind: Kind, count: usize) -> Found {
+    let site = Site::new(kind)?;
+    site.warm_up()?;
     let before = Census::take()?;
-    let site = Site::new(Kind::Sqlite)?;
     let mark = format!("{}-{}", std::process::id(), fastrand::u64(..));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -57,11 +58,12 @@ pub(crate) fn clients(count: usize) -> Found {
         becomes("processes", 0, || async { processes_marked(&mark) }).await?;
         becomes("stored rows", 0, || async {
             stir(&client).await?;
-            site.rows()
+            site.rows().await
         })
         .await?;
         client.close().await?;
-        Outcome::Ok(())
+        drop(client);
+        becomes("sessions after close", 0, || site.sessions()).await
     })?;
     drop(runtime);
     before.comes_back()?;

@@ -1,4 +1,4 @@
-//! A store of either kind in a fresh place, and a look at what is stored that does not ask the library.
+//! A store of any kind in a fresh place, and a look at what is stored that does not ask the library.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,23 +9,37 @@ use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
 use crate::Outcome;
+use crate::served::Server;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Memory,
     Sqlite,
+    /// On a server of its own, which this starts.
+    Served(fn() -> Box<dyn Server>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Site {
-    kind: Kind,
     folder: TempDir,
-    memory: Memory,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Memory),
+    Sqlite,
+    Served(Box<dyn Server>),
 }
 
 impl Site {
     pub(crate) fn new(kind: Kind) -> Outcome<Self> {
-        Ok(Self { kind, folder: tempfile::tempdir()?, memory: Memory::new() })
+        let place = match kind {
+            Kind::Memory => Place::Memory(Memory::new()),
+            Kind::Sqlite => Place::Sqlite,
+            Kind::Served(start) => Place::Served(start()),
+        };
+        Ok(Self { folder: tempfile::tempdir()?, place })
     }
 
     fn file(&self) -> PathBuf {
@@ -38,24 +52,40 @@ impl Site {
 
     /// What `--store` takes.
     pub(crate) fn url(&self) -> String {
-        format!("sqlite://{}", self.file().display())
+        match &self.place {
+            Place::Served(server) => server.url(),
+            Place::Memory(_) | Place::Sqlite => format!("sqlite://{}", self.file().display()),
+        }
+    }
+
+    /// Uses the store once, in a runtime that is gone afterwards: what a driver keeps for good since its first use, like a
+    /// thread of its own, is not what a trial leaves.
+    pub(crate) fn warm_up(&self) -> Outcome<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(async {
+            let client = self.connect().await?;
+            client.mutex("soak/warm").acquire().await?.release().await?;
+            client.close().await?;
+            self.rows().await.map(drop)
+        })
     }
 
     /// A client with short leases and short marks, so that the end of either can be waited for.
     pub(crate) async fn connect(&self) -> Outcome<Client> {
         let lease = Options::new().lease(Duration::from_secs(5));
         let builder = Client::builder().call_timeout(Duration::from_secs(2)).defaults(lease);
-        Ok(match self.kind {
-            Kind::Memory => builder.connect(self.memory.clone()).await?,
-            Kind::Sqlite => builder.connect(Sqlite::from_url(&self.url())?).await?,
+        Ok(match &self.place {
+            Place::Memory(memory) => builder.connect(memory.clone()).await?,
+            Place::Sqlite => builder.connect(Sqlite::from_url(&self.url())?).await?,
+            Place::Served(server) => builder.connect(leasehold::open(&server.url())?).await?,
         })
     }
 
     /// How many claims, keys and marks there are.
-    pub(crate) fn rows(&self) -> Outcome<usize> {
-        match self.kind {
-            Kind::Memory => Ok(self.memory.residue()),
-            Kind::Sqlite => {
+    pub(crate) async fn rows(&self) -> Outcome<usize> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.residue()),
+            Place::Sqlite => {
                 let file = Connection::open_with_flags(self.file(), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
                 file.busy_timeout(Duration::from_secs(5))?;
                 // All rows but the fence, which is the store's own.
@@ -63,6 +93,15 @@ impl Site {
                 let count: i64 = file.query_row(sql, [], |row| row.get(0))?;
                 Ok(usize::try_from(count)?)
             }
+            Place::Served(server) => server.rows().await,
+        }
+    }
+
+    /// How many sessions of clients there are.
+    pub(crate) async fn sessions(&self) -> Outcome<usize> {
+        match &self.place {
+            Place::Memory(_) | Place::Sqlite => Ok(0),
+            Place::Served(server) => server.sessions().await,
         }
     }
 }
