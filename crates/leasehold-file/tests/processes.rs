@@ -92,8 +92,8 @@ fn contend() -> Anything {
     };
     let mut children: Vec<Child> = (0..processes).map(run).collect::<Anything<_>>()?;
     let done = || (0..processes).map(|process| counted(&counter, &format!("p{process}"))).sum::<u64>();
-    let end = Instant::now() + LIMIT;
     for kill in 0..kills {
+        let end = Instant::now() + LIMIT;
         // One after another, while the work goes on.
         let enough = processes as u64 * times * kill as u64 / (kills as u64 + 1);
         while done() < enough {
