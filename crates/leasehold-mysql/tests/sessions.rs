@@ -80,7 +80,7 @@ async fn many_named_locks_are_on_one_connection() {
     let client = client(&url(&server, "advisory"), LONG).await;
     let mut guards = Vec::new();
     for n in 0..50 {
-        guards.push(client.mutex(&format!("k {n}")).acquire().await.unwrap());
+        guards.push(client.mutex(format!("k {n}")).acquire().await.unwrap());
     }
     // One that has the locks, and one that draws numbers.
     let connections = "SELECT count(*) FROM information_schema.processlist WHERE db = 'test'";

@@ -22,9 +22,11 @@ pub(crate) trait Server: Debug + Send + Sync {
     fn sessions(&self) -> Look<'_>;
 }
 
+/// Starts a server of its own.
+type Start = fn() -> Box<dyn Server>;
+
 /// All of them, by the names of their stores.
-pub(crate) const SERVERS: &[(&str, fn() -> Box<dyn Server>)] =
-    &[("zookeeper", || Box::new(ZooKeeper::start()))];
+pub(crate) const SERVERS: &[(&str, Start)] = &[("zookeeper", || Box::new(ZooKeeper::start()))];
 
 impl Server for ZooKeeper {
     fn url(&self) -> String {

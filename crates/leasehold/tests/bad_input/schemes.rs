@@ -28,6 +28,7 @@ pub(crate) const SCHEMES: &[Scheme] = &[
     plain("zookeeper", "zookeeper", "zookeeper://app:SECRET@AT/locks?"),
     plain("etcd", "etcd", "etcd://app:SECRET@AT?"),
     tls("etcds", "etcd", "etcds://app:SECRET@AT?"),
+    plain("memcached", "memcached", "memcached://AT?"),
     plain("consul", "consul", "consul://AT?"),
     tls("consuls", "consul", "consuls://AT?"),
 ];

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ErrorKind};
-use leasehold_servers::{consul, etcd, free_port, mariadb, postgres, redis, zookeeper};
+use leasehold_servers::{consul, etcd, free_port, mariadb, memcached, postgres, redis, zookeeper};
 use libtest_mimic::{Failed, Trial};
 
 use crate::ear::SECRET;
@@ -19,10 +19,11 @@ const CALL: Duration = Duration::from_secs(2);
 const ENDED: Duration = Duration::from_secs(30);
 
 /// Servers of every kind, each started when the first client comes for it.
-static SERVERS: LazyLock<[(&str, Server); 6]> = LazyLock::new(|| {
+static SERVERS: LazyLock<[(&str, Server); 7]> = LazyLock::new(|| {
     [
         ("redis", Server::of(|| kept(redis::Redis::start(), redis::Redis::port))),
         ("postgres", Server::of(|| kept(postgres::Postgres::start(), postgres::Postgres::port))),
+        ("memcached", Server::of(|| kept(memcached::Memcached::start(), memcached::Memcached::port))),
         ("mysql", Server::of(|| kept(mariadb::MariaDb::start(), mariadb::MariaDb::port))),
         ("zookeeper", Server::of(|| kept(zookeeper::ZooKeeper::start(), zookeeper::ZooKeeper::port))),
         ("etcd", Server::of(|| kept(etcd::Etcd::start(), etcd::Etcd::port))),
