@@ -45,23 +45,19 @@ fn grant(row: &Row) -> Result<Answer> {
 
 /// Takes the rows of all locks, always in the same order, then extends and looks.
 fn question(lease: u128, claims: &[&Claim]) -> String {
-    let name = |claim: &Claim| bytes(claim.key.as_str().as_bytes());
-    let names = list(claims.iter().map(|claim| name(claim)));
-    let these: Vec<_> = claims
-        .iter()
-        .map(|claim| format!("(c.name = {} AND c.id = {})", name(claim), bytes(claim.id.as_bytes())))
-        .collect();
-    let these = these.join(" OR ");
-    let held = "c.held > 0 AND k.waiting = 0";
+    let names = list(claims.iter().map(|claim| bytes(claim.key.as_str().as_bytes())));
+    let ids = list(claims.iter().map(|claim| bytes(claim.id.as_bytes())));
+    // Pairs of names and ids, or a join of the two tables, would be tried one by one: a hundred times slower. No id is twice.
+    let these = format!("c.name IN ({names}) AND c.id IN ({ids})");
+    let held = "c.held > 0 AND (SELECT k.waiting FROM leasehold_keys k WHERE k.name = c.name) = 0";
     format!(
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
          SELECT 'k' FROM leasehold_keys WHERE name IN ({names}) ORDER BY name FOR UPDATE; \
          SET @now = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED); \
-         UPDATE leasehold_claims c JOIN leasehold_keys k USING (name) \
-         SET c.lease = {lease}, c.expires = GREATEST(c.expires, @now + {lease}) \
-         WHERE ({these}) AND {held} AND c.expires > @now; \
+         UPDATE leasehold_claims c SET c.lease = {lease}, c.expires = GREATEST(c.expires, @now + {lease}) \
+         WHERE {these} AND {held} AND c.expires > @now; \
          SELECT 'c', c.id, c.seat, c.token, c.held, c.expires - @now, c.asked, {held} AND c.expires >= @now + {lease} \
-         FROM leasehold_claims c JOIN leasehold_keys k USING (name) WHERE {these}; COMMIT"
+         FROM leasehold_claims c WHERE {these}; COMMIT"
     )
 }
 
