@@ -80,7 +80,8 @@ impl Link {
     async fn prepare(&self, conn: &mut Conn) -> Result<()> {
         let ask = with(&self.target.prefix, "SELECT format FROM leasehold_store");
         let mut seen = conn.query_first::<i64, _>(&ask).await;
-        if seen.as_ref().is_err_and(is_missing) {
+        // A table without its row is being made by somebody else at this moment: their turn ends with the lock below.
+        if seen.as_ref().map_or_else(is_missing, Option::is_none) {
             tracing::debug!("making the tables");
             let alone = "SELECT GET_LOCK('leasehold init', 10)";
             let made: Result<(), mysql_async::Error> = async {

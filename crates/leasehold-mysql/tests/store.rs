@@ -69,6 +69,21 @@ async fn who_may_not_make_the_tables_is_told_what_to_run() {
     assert!(error.to_string().contains("leasehold store init --print-sql"), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_come_first_each_finds_or_makes_the_tables() {
+    for _ in 0..3 {
+        let server = MariaDb::start();
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..12 {
+            let store = store(&format!("{}?connect_timeout=20s&timeout=20s", server.url()));
+            all.spawn(async move { store.inspect(&Key::new("k").unwrap()).await });
+        }
+        for seen in timeout(SOON, all.join_all()).await.unwrap() {
+            assert_eq!(seen.unwrap(), None);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_password_is_told_and_not_repeated() {
     let server = MariaDb::start();
