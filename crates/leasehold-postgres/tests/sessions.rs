@@ -93,7 +93,7 @@ async fn many_advisory_locks_are_on_one_connection() {
     let client = client(&url(&server, "advisory"), LONG).await;
     let mut guards = Vec::new();
     for n in 0..50 {
-        guards.push(client.mutex(&format!("k {n}")).acquire().await.unwrap());
+        guards.push(client.mutex(format!("k {n}")).acquire().await.unwrap());
     }
     let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'";
     wait_until("one connection is left", SOON, || server.sql(connections) == "1");
