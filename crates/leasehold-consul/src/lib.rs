@@ -6,6 +6,8 @@ mod kv;
 mod listen;
 mod looks;
 mod names;
+#[doc(hidden)]
+pub mod raw;
 mod recent;
 mod records;
 mod session;

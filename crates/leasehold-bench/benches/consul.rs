@@ -1,0 +1,208 @@
+//! `cargo bench -p leasehold-bench --bench consul [-- [--quick] [--json] [ROW...]]`
+//!
+//! Leasehold on a Consul server of its own, beside a bare pair of conditional writes on the same kind of connections. The
+//! server's data are on a disk in memory. See the crate's README.
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use leasehold_bench::contest::{Effort, contest};
+use leasehold_bench::report::{self, Report};
+use leasehold_bench::round::{Inside, Load};
+use leasehold_bench::subject::{Ours, Outcome, Subject};
+use leasehold_consul::Consul;
+use leasehold_consul::raw::Raw;
+use leasehold_core::{Client, Error};
+use leasehold_servers::consul::Consul as Server;
+use serde::Serialize;
+
+const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench consul [-- [--quick] [--json] [ROW...]]
+rows: all, or some of pairs-1 pairs-16 hot wake";
+
+const ROWS: [&str; 4] = ["pairs-1", "pairs-16", "hot", "wake"];
+
+/// The least that a lock can cost: a key that is created if it is not there, and its removal.
+#[derive(Clone)]
+struct CasPair(Raw);
+
+impl Subject for CasPair {
+    async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
+        let index = self.0.put(name).await?;
+        inside.await;
+        self.0.delete(name, index).await?;
+        Ok(())
+    }
+}
+
+/// The same by one process that has a queue of its own.
+#[derive(Clone)]
+struct Queued(CasPair, Arc<tokio::sync::Mutex<()>>);
+
+impl Subject for Queued {
+    async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
+        let _turn = self.1.lock().await;
+        self.0.pair(name, inside).await
+    }
+}
+
+async fn client(url: &str) -> Result<Client, Error> {
+    Client::new(Consul::from_url(url)?).await
+}
+
+/// Nanoseconds.
+#[derive(Debug, Serialize)]
+struct Wake {
+    grant_p50: u64,
+    grant_p99: u64,
+    bare_p50: u64,
+    bare_p99: u64,
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = |nanos: u64| nanos / 1000;
+        write!(
+            f,
+            "release to grant: p50 {} us, p99 {} us; bare delete to the answer of a blocking query, and a put: p50 {} us, p99 {} us; p50 {:.2} x, goal at most 1.5",
+            micros(self.grant_p50),
+            micros(self.grant_p99),
+            micros(self.bare_p50),
+            micros(self.bare_p99),
+            self.grant_p50 as f64 / self.bare_p50 as f64
+        )
+    }
+}
+
+async fn wake(url: &str, effort: Effort) -> Outcome<Wake> {
+    let (mut grants, mut bare) = (histogram()?, histogram()?);
+    for _ in 0..effort.rounds {
+        hand_overs(url, effort.round, &mut grants).await?;
+        events(url, effort.round, &mut bare).await?;
+    }
+    Ok(Wake {
+        grant_p50: grants.value_at_quantile(0.5),
+        grant_p99: grants.value_at_quantile(0.99),
+        bare_p50: bare.value_at_quantile(0.5),
+        bare_p99: bare.value_at_quantile(0.99),
+    })
+}
+
+fn histogram() -> Outcome<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}
+
+/// Two clients hand one lock to and fro: each asks again as soon as it has released.
+async fn hand_overs(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
+    let (mut other, mut next) = (client(url).await?, client(url).await?);
+    let began = Instant::now();
+    let mut guard = other.mutex("bench/wake").acquire().await?;
+    while began.elapsed() < length {
+        let lock = next.mutex("bench/wake");
+        let waiting = tokio::spawn(async move {
+            let guard = lock.acquire().await?;
+            Ok::<_, Error>((guard, Instant::now()))
+        });
+        // It must be in the queue before the lock comes free.
+        while other.inspect("bench/wake").await?.is_none_or(|seen| seen.waiters.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+        let released = Instant::now();
+        guard.release().await?;
+        let (granted, at) = waiting.await??;
+        times.saturating_record(u64::try_from((at - released).as_nanos())?);
+        guard = granted;
+        std::mem::swap(&mut next, &mut other);
+    }
+    guard.release().await?;
+    Ok(())
+}
+
+/// One deletes a key, the other hears of it and writes: what a lock cannot do without.
+async fn events(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
+    let (one, two) = (Raw::new(url)?, Raw::new(url)?);
+    let began = Instant::now();
+    while began.elapsed() < length {
+        let index = one.put("bench/bare").await?;
+        let other = two.clone();
+        let waiting = tokio::spawn(async move {
+            other.changed("bench/bare", index).await?;
+            let next = other.put("bench/next").await?;
+            Ok::<_, Error>((next, Instant::now()))
+        });
+        // Its query must be there: nothing tells when.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let released = Instant::now();
+        one.delete("bench/bare", index).await?;
+        let (next, at) = waiting.await??;
+        times.saturating_record(u64::try_from((at - released).as_nanos())?);
+        two.delete("bench/next", next).await?;
+    }
+    Ok(())
+}
+
+async fn run(effort: Effort, json: bool, rows: &[&str]) -> Outcome<()> {
+    let server = Server::start();
+    let url = server.url();
+    let mut report = Report::new(effort);
+    let mut others = serde_json::Map::new();
+    let show = |text: &dyn fmt::Display| if json { Ok(()) } else { writeln!(std::io::stdout(), "{text}") };
+    show(&report.heading().trim_end())?;
+    for row in rows {
+        let ours = ("leasehold", Ours(client(&url).await?));
+        let results = match *row {
+            "pairs-1" | "pairs-16" => {
+                let tasks = if *row == "pairs-1" { 1 } else { 16 };
+                let raw = ("create + delete", CasPair(Raw::new(&url)?));
+                vec![contest("consul", Load::Apart(tasks), effort, ours, raw).await?.goal(0.7)]
+            }
+            "hot" => {
+                let raw = (
+                    "create + delete, a queue in the process",
+                    Queued(CasPair(Raw::new(&url)?), Arc::default()),
+                );
+                vec![contest("consul", Load::Together(64), effort, ours, raw).await?]
+            }
+            _ => {
+                let figures = wake(&url, effort).await?;
+                show(&figures)?;
+                others.insert((*row).to_owned(), serde_json::to_value(&figures)?);
+                Vec::new()
+            }
+        };
+        for result in results {
+            show(&report::lines(&result).trim_end())?;
+            report.results.push(result);
+        }
+    }
+    if json {
+        others.insert("pairs".to_owned(), serde_json::to_value(&report)?);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&others)?)?;
+    }
+    Ok(())
+}
+
+fn main() -> Outcome<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let (mut effort, mut json, mut rows) = (Effort::FULL, false, Vec::new());
+    for argument in &arguments {
+        match argument.as_str() {
+            "--quick" => effort = Effort::QUICK,
+            "--json" => json = true,
+            row if ROWS.contains(&row) => rows.push(row),
+            _ => {
+                writeln!(std::io::stderr(), "{USAGE}")?;
+                return Ok(ExitCode::from(64));
+            }
+        }
+    }
+    if rows.is_empty() {
+        rows.extend(ROWS);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(effort, json, &rows))?;
+    Ok(ExitCode::SUCCESS)
+}
