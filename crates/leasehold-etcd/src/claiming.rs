@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::rule::{self, Row};
-use leasehold_core::{Answer, Claim, ErrorKind, IfBusy, OpenBook, Order, Result, Units};
+use leasehold_core::{Answer, BootClock, Claim, Clock, ErrorKind, IfBusy, OpenBook, Order, Result, Units};
 
 use crate::deciding::{Decided, Matter};
 use crate::format::{first_number, value};
@@ -32,7 +32,8 @@ impl Shared {
         .await
     }
 
-    /// Claims, and starts the lease in full: the keep-alive travels beside the claim, whose answer proves it.
+    /// Claims, and starts the lease in full or nearly so: unless the session was extended a moment ago, a keep-alive travels
+    /// beside the claim, whose answer proves it.
     async fn claim_in_session(
         &self,
         member: &Arc<Connection>,
@@ -40,10 +41,12 @@ impl Shared {
         name: Name,
     ) -> Result<Answer, Fault> {
         for _ in 0..SESSIONS {
+            let sent = BootClock.now();
             let session = self.sessions.join(member, name).await?;
             let Session { id, opened, .. } = session;
+            let left = opened.or_else(|| session.left(sent));
             let keep = async {
-                match opened {
+                match left {
                     Some(_) => None,
                     None => member.keep_alive(id).await.ok(),
                 }
@@ -58,7 +61,8 @@ impl Shared {
                         self.crowded.note(claim.id);
                     }
                     let kept = kept.and_then(|kept| proven(&kept, proof)).map(|ttl| name.said(ttl));
-                    return Ok(answer.on_session(opened.or(kept)));
+                    opened.or(kept).iter().for_each(|length| session.extended(sent, *length));
+                    return Ok(answer.on_session(left.or(kept)));
                 }
                 Err(Fault::LeaseGone) => self.sessions.forget(name, id),
                 Err(fault) => return Err(fault),

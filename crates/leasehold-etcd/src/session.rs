@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Claim, ErrorKind, Inbox};
+use leasehold_core::{Claim, ErrorKind, Inbox, Moment};
 use tokio::sync::OnceCell;
 
 use crate::wire::message::{Header, KeptAlive};
 use crate::wire::{Connection, Fault};
+
+/// The share of a lease for which a session need not be extended again for the next claim.
+const FRESH: f64 = 0.1;
 
 /// Which session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +45,14 @@ struct Place {
     id: OnceCell<i64>,
     /// Its key in the client's inbox was written.
     greeted: AtomicBool,
+    /// Before the request was sent that surely extended it last, and to what.
+    extended: Mutex<Option<(Moment, Duration)>>,
+}
+
+impl Place {
+    fn extended(&self) -> MutexGuard<'_, Option<(Moment, Duration)>> {
+        self.extended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The sessions of one store's clients.
@@ -58,6 +69,22 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// What it has left for whoever asks now, if it was extended so lately that it need not be again. The guard takes a tenth
+    /// off what it is told, and must not come to believe in more than nine tenths of the lease.
+    pub(crate) fn left(&self, now: Moment) -> Option<Duration> {
+        let (sent, length) = (*self.place.extended())?;
+        let age = now.since(sent);
+        (age <= length.mul_f64(FRESH)).then(|| length.saturating_sub(age.div_f64(0.9)))
+    }
+
+    /// A request that was sent then extended it, beyond doubt.
+    pub(crate) fn extended(&self, sent: Moment, length: Duration) {
+        let mut last = self.place.extended();
+        if last.is_none_or(|(before, _)| before < sent) {
+            *last = Some((sent, length));
+        }
+    }
+
     /// Whether its key in the client's inbox is still to be written.
     pub(crate) fn is_new(&self) -> bool {
         !self.place.greeted.load(Ordering::Relaxed)
