@@ -16,6 +16,7 @@ mod loss;
 mod pty;
 mod run;
 mod secrets;
+mod servers;
 mod signals;
 mod status;
 mod terminal;

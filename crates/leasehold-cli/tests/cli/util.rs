@@ -18,11 +18,17 @@ pub(crate) const FOR_EVER: &str = "while :; do sleep 60; done";
 /// A store of one's own, and a directory for files.
 pub(crate) struct Place {
     dir: TempDir,
+    url: Option<String>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), url: None }
+    }
+
+    /// On another store than a file.
+    pub(crate) fn on(url: &str) -> Self {
+        Self { url: Some(url.to_owned()), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -30,7 +36,8 @@ impl Place {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite://{}", self.path("locks.db").display())
+        let file = || format!("sqlite://{}", self.path("locks.db").display());
+        self.url.clone().unwrap_or_else(file)
     }
 
     /// `leasehold` with these words, split at spaces.
