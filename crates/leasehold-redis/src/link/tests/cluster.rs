@@ -66,11 +66,14 @@ async fn a_killed_server_delays_only_its_own_keys_until_its_replica_takes_over()
     let ear = open(&link).await.unwrap();
     let [sick, well, _] = keys(&cluster);
     link.call(count_on(&sick)).await.unwrap();
+    eventually("its replica has it", || cluster.server(3).cli(&["dbsize"]) == "1").await;
     cluster.server(0).process().kill();
     let start = std::time::Instant::now();
     link.call(count_on(&well)).await.unwrap();
     assert!(start.elapsed() < CALL, "{:?}", start.elapsed());
-    assert_eq!(call_soon(&link, &sick).await, Value::Int(2));
+    // A call that was answered too late may have counted as well.
+    let counted = call_soon(&link, &sick).await;
+    assert!(matches!(counted, Value::Int(2..)), "{counted:?}");
     ear.heard.lock().unwrap().clear();
     cluster.server(1).cli(&["publish", "inbox", "key"]);
     ear.hears("key").await;
