@@ -33,6 +33,15 @@ const NEW: &str = "new";
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
+/// What becomes of directories above ours that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parents {
+    /// They are made.
+    Made,
+    /// Somebody removed them on purpose.
+    Missed,
+}
+
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -63,11 +72,13 @@ impl Drop for Held<'_> {
 
 impl Home {
     /// Opens the directory, and makes it if it is not there.
-    pub(crate) fn open(target: &Target) -> Result<Self> {
+    pub(crate) fn open(target: &Target, parents: Parents) -> Result<Self> {
         let fail = |what: &'static str| move |cause: std::io::Error| refused(&target.path, what, cause);
         let odd = |what: &'static str| move |cause: Errno| refused(&target.path, what, cause);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&target.path);
-        made.map_err(fail("make the directory"))?;
+        let made = DirBuilder::new().recursive(parents == Parents::Made).mode(0o700).create(&target.path);
+        if let Err(cause) = made.or_else(|cause| if target.path.is_dir() { Ok(()) } else { Err(cause) }) {
+            return Err(refused(&target.path, "make the directory", cause));
+        }
         let path = std::fs::canonicalize(&target.path).map_err(fail("open the directory"))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | SAFELY;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(odd("open the directory"))?;
