@@ -57,7 +57,10 @@ fn judge_all<F: Fixture>(
     let make: Make = Arc::new(move || Ok(Arc::new(make()?)));
     let cases = cases::all().into_iter().filter(|case| is_wanted(case.group));
     let trials = cases.map(|case| trial(store, &make, case)).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    // More than there are processors: most of a trial is waiting for a lease to end.
+    arguments.test_threads.get_or_insert(4);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 type Make = Arc<dyn Fn() -> Result<Arc<dyn Fixture>> + Send + Sync>;

@@ -17,6 +17,7 @@ const NOT_STORES: &[&str] = &[
     "leasehold-bench",
     "leasehold-simulation",
     "leasehold-servers",
+    "leasehold-sql",
     "leasehold-tls",
 ];
 
