@@ -62,15 +62,22 @@ impl Inner {
     /// The holders that a majority knows, or may know when `silent` members are counted in.
     fn agreed(&self, shown: &[&Snapshot], silent: usize) -> Option<Snapshot> {
         let first = shown.first()?;
-        let mut by_token: BTreeMap<u64, (usize, &Holder)> = BTreeMap::new();
+        let mut by_token: BTreeMap<u64, Vec<&Holder>> = BTreeMap::new();
         for holder in shown.iter().flat_map(|shown| &shown.holders) {
-            by_token.entry(holder.token).or_insert((0, holder)).0 += 1;
+            by_token.entry(holder.token).or_default().push(holder);
         }
         let mut agreed = Snapshot::free(first.key.clone(), first.limit);
-        let known = by_token.into_values().filter(|(count, _)| count + silent >= self.majority());
-        agreed.holders = known.map(|(_, holder)| holder.clone()).collect();
+        let known = by_token.into_values().filter(|seen| seen.len() + silent >= self.majority());
+        agreed.holders = known.filter_map(|seen| most(&seen)).collect();
         (!agreed.holders.is_empty()).then_some(agreed)
     }
+}
+
+/// A holder as most of those show it who know it: a change may not have reached all of them yet.
+fn most(seen: &[&Holder]) -> Option<Holder> {
+    let alike = |one: &Holder, other: &Holder| one.value == other.value && one.units == other.units;
+    let count = |one: &Holder| seen.iter().filter(|other| alike(one, other)).count();
+    seen.iter().max_by_key(|one| count(one)).map(|one| Holder::clone(one))
 }
 
 /// All pages of one member, each within the limit.
