@@ -94,7 +94,7 @@ impl Locks {
         let row = client.query_typed_one(GREET, &[]).await.map_err(failed)?;
         let number = row.try_get::<_, i32>(0).map_err(failed)?.unsigned_abs();
         let given = self.given.clone();
-        Ok(Line { client, task, said, number: number.into(), schema: way.target.schema.clone(), given })
+        Ok(Line { client, task, said, number: number.into(), link: self.link.clone(), given })
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Line {
     task: Task,
     said: Said,
     number: u64,
-    schema: String,
+    link: Link,
     given: Arc<AtomicU64>,
 }
 
@@ -168,8 +168,8 @@ fn takes(mode: Mode) -> [String; 2] {
             // The row is locked inside; what is outside happens after that. The name of the program ends with the transaction.
             format!(
                 "WITH it AS MATERIALIZED (SELECT FROM leasehold.rows r WHERE r.name = $1 FOR {how} SKIP LOCKED) \
-                 SELECT nextval('leasehold.numbers'), set_config('application_name', \
-                 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) FROM it"
+                 SELECT set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) \
+                 FROM it"
             )
         }),
         _ => ["_shared", ""].map(|how| {
@@ -216,6 +216,12 @@ impl Said {
     }
 }
 
+impl Line {
+    fn hashed(&self, key: &Key) -> String {
+        hashed(&self.link.way().target.schema, key)
+    }
+}
+
 fn failed(error: tokio_postgres::Error) -> Error {
     Silence::Failed(error).into_error()
 }
@@ -231,10 +237,11 @@ impl Connection for Line {
     }
 
     async fn take(&self, key: &Key, sharing: Sharing) -> Result<Option<u64>> {
-        let (name, hashed, client) = (encode(key.as_str()), hashed(&self.schema, key), &self.client);
-        let row = match &self.said {
+        let (name, hashed, client) = (encode(key.as_str()), self.hashed(key), &self.client);
+        match &self.said {
             Said::Advisory { take, .. } => {
-                Some(client.query_one(&take[at(sharing)], &[&hashed]).await.map_err(failed)?)
+                let row = client.query_one(&take[at(sharing)], &[&hashed]).await.map_err(failed)?;
+                Ok(reply::get::<Option<i64>>(&row, 0)?.map(i64::cast_unsigned))
             }
             Said::RowLock { make, take, .. } => {
                 let (made, begun, taken) = join3(
@@ -244,21 +251,22 @@ impl Connection for Line {
                 )
                 .await;
                 made.and(begun).map_err(failed)?;
-                taken.map_err(failed)?
+                if taken.map_err(failed)?.is_none() {
+                    client.batch_execute("ROLLBACK").await.map_err(failed)?;
+                    return Ok(None);
+                }
+                // In a transaction of its own: this one does not commit, and a crash would undo the number.
+                let rows = self.link.call(ask::draw()).await?;
+                Ok(Some(reply::get::<i64>(reply::one(&rows)?, 1)?.cast_unsigned()))
             }
-        };
-        let token = row.map(|row| reply::get::<Option<i64>>(&row, 0)).transpose()?.flatten();
-        if token.is_none() && matches!(self.said, Said::RowLock { .. }) {
-            client.batch_execute("ROLLBACK").await.map_err(failed)?;
         }
-        Ok(token.map(i64::cast_unsigned))
     }
 
     async fn give(&self, key: &Key, sharing: Sharing) -> Result<()> {
         let client = &self.client;
         match &self.said {
             Said::Advisory { give, .. } => {
-                client.execute(&give[at(sharing)], &[&hashed(&self.schema, key)]).await.map(drop)
+                client.execute(&give[at(sharing)], &[&self.hashed(key)]).await.map(drop)
             }
             Said::RowLock { clean, sweep, .. } => {
                 let name = encode(key.as_str());

@@ -68,11 +68,12 @@ pub(crate) enum Verb {
     Sweep,
     Advisory,
     RowLock,
+    Draw,
 }
 
 impl Verb {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Claim,
         Self::Renew,
         Self::Amend,
@@ -83,6 +84,7 @@ impl Verb {
         Self::Sweep,
         Self::Advisory,
         Self::RowLock,
+        Self::Draw,
     ];
 
     fn text(self) -> &'static str {
@@ -103,6 +105,8 @@ impl Verb {
                  ORDER BY k.name LIMIT $3"
             }
             Self::Sweep => "SELECT leasehold.sweep_1($1, $2)",
+            // A number that survives a crash: what it commits is durable.
+            Self::Draw => "SELECT leasehold.begin_1(), leasehold.number_1($1)",
             // Who holds: the number of a session, and whether it shares.
             Self::Advisory => {
                 "SELECT l.pid, l.mode = 'ShareLock' FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted \
@@ -133,6 +137,7 @@ impl Verb {
             Self::Names => &[T, T, N],
             Self::Sweep => &[T, Type::INT4],
             Self::Advisory | Self::RowLock => &[T],
+            Self::Draw => &[N],
         }
     }
 }
@@ -140,7 +145,7 @@ impl Verb {
 /// The statements for one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
-    texts: [String; 10],
+    texts: [String; 11],
     pub(crate) greet: String,
     pub(crate) init: String,
 }

@@ -122,3 +122,18 @@ async fn a_lock_whose_number_cannot_be_drawn_is_given_back() {
         wait_until("nothing is locked", SOON, || server.sql(held) == "0");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_though_the_server_is_killed_after_each() {
+    let mut server = Server::start();
+    for mode in MODES {
+        let mut last = 0;
+        for _ in 0..3 {
+            let client = client(&url(&server, mode), LONG).await;
+            let guard = timeout(SOON, client.mutex("k").acquire()).await.unwrap().unwrap();
+            assert!(guard.token() > last, "{mode}: {} after {last}", guard.token());
+            last = guard.token();
+            server.restart();
+        }
+    }
+}
