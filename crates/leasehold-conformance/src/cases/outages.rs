@@ -31,7 +31,7 @@ cases!("outages":
 );
 
 /// How long one call may take here.
-const CALL: Duration = Duration::from_millis(400);
+const CALL: Duration = Duration::from_millis(1500);
 /// A lease that an outage of some calls does not end.
 const AMPLE: Duration = Duration::from_secs(20);
 
