@@ -105,7 +105,8 @@ fn decode(text: &str) -> Option<String> {
             bytes.push(*first);
         }
     }
-    String::from_utf8(bytes).ok()
+    // What we would call otherwise is not ours.
+    String::from_utf8(bytes).ok().filter(|name| encode(name) == text)
 }
 
 #[cfg(test)]
@@ -142,5 +143,15 @@ mod tests {
             let stored = known.lock(&Key::new(name).unwrap());
             assert!(stored.starts_with(&known.locks_from(prefix)), "{prefix} {stored}");
         }
+    }
+
+    #[test]
+    fn no_name_makes_us_panic() {
+        leasehold_conformance::fuzz::fuzz(&[b"a/b~2f~2e", b"~ff~+f~", "a~c3~a4".as_bytes()], |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            if let Some(name) = decode(&text) {
+                assert_eq!(encode(&name), text);
+            }
+        });
     }
 }

@@ -69,7 +69,7 @@ pub fn file(url: &str) -> Result<RecordStore<Directory>> {
     Ok(RecordStore::with_max_bytes(Directory(Arc::new(shared)), MAX_BYTES))
 }
 
-/// Records in a directory: see [`file`].
+/// Records in a directory: see [`file()`].
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<Shared>);
 

@@ -3,6 +3,8 @@
 mod link;
 mod names;
 mod protocol;
+#[doc(hidden)]
+pub mod raw;
 mod records;
 mod time;
 mod url;

@@ -77,4 +77,14 @@ mod tests {
             assert_eq!(check_schema(bad).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
         }
     }
+
+    #[test]
+    fn no_stored_name_makes_us_panic() {
+        leasehold_conformance::fuzz::fuzz(&[b"orders/42", b"a\\\\0\\0b"], |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            if let Some(name) = decode(&text).filter(|_| !text.contains('\0')) {
+                assert_eq!(encode(&name), text);
+            }
+        });
+    }
 }

@@ -24,3 +24,14 @@ fn no_record_makes_us_panic() {
         }
     });
 }
+
+#[test]
+fn no_message_makes_us_panic() {
+    let seeds: [&[u8]; 2] =
+        [br#"{"lock":"orders/42","granted":[{"seat":1,"token":2,"units":3}]}"#, br#"{"lock":""}"#];
+    fuzz(&seeds, |bytes| {
+        if let Some(message) = super::Message::read(bytes) {
+            let _ = (message.number(), message.key(), message.promotions(crate::Inbox(1)));
+        }
+    });
+}

@@ -88,6 +88,59 @@ const PARAMETERS: &[&str] = &[
     "\u{1f512}=1",
 ];
 
+/// Stores that are on this machine have no hosts, ports and passwords to get wrong, only paths and parameters.
+const LOCAL: &[&str] = &[
+    "file:",
+    "file://",
+    "file://host",
+    "file://host/dir",
+    "file://./dir",
+    "file:///a%00b",
+    "file:///a%ff",
+    "file:///a?x",
+    "file:///a?x=1",
+    "file:///a?=1",
+    "file:///a?network",
+    "file:///a?network=",
+    "file:///a?network=yes",
+    "file:///a?network=ON",
+    "file:///a?timeout=0s",
+    "file:///a?timeout=1",
+    "file:///a?timeout=-1s",
+    "file:///a?timeout=1h30",
+    "file:///a?timeout=1s&timeout=2s",
+    "file:///a?timeout=1s&x=2",
+    "file:///a?timeout=99999999999s",
+    "file:///a?timeout=%ff",
+    " file:///a",
+    "file",
+    "file;///a",
+    "sqlite://host/a.db",
+    "sqlite://./a.db",
+    "sqlite:///a%00b",
+    "sqlite:///a%ff",
+    "sqlite:///a?x",
+    "sqlite:///a?x=1",
+    "sqlite:///a?sync",
+    "sqlite:///a?sync=",
+    "sqlite:///a?sync=on",
+    "sqlite:///a?sync=FULL",
+    "sqlite:///a?mode=memory",
+    "sqlite:///a?sync=full&x=1",
+    "sqlite",
+    "sqlite3:///a",
+    " sqlite:",
+    "memory://a/b",
+    "memory://a?b",
+    "memory://a#b",
+    "memory://a@b",
+    "memory:///",
+    "memory://?x=1",
+    "memory",
+    " memory://",
+    "memory ://",
+];
+
 /// All of them.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -99,6 +152,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }
         trials.push(Trial::test(format!("{}::urls::near misses", scheme.name), move || near_misses(scheme)));
     }
+    trials.extend(LOCAL.iter().map(|url| Trial::test(format!("local::urls::{url}"), || refused(url))));
     trials
 }
 
