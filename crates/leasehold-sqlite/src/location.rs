@@ -77,6 +77,9 @@ fn decode(path: &str) -> Result<String> {
         );
         rest = &tail[2..];
     }
+    if bytes.contains(&0) {
+        return Err(invalid(format!("{path:?} has a NUL when decoded: no file is called like that")));
+    }
     String::from_utf8(bytes).map_err(|_| invalid(format!("{path:?} is not UTF-8 when decoded")))
 }
 
