@@ -2,7 +2,7 @@
 //!
 //! A report of ten thousand tests is read from its end, and some readers are shown nothing else.
 
-/// What a test says that saw two holders, or a token that did not rise. Such a test is never run again: to have seen it
+/// What a test is called, or says, that saw two holders, or a token that did not rise. Such a test is never run again: to have seen it
 /// once is enough.
 const SAFETY: [&str; 4] = ["overlap", "two hold", "two run", "token"];
 
@@ -41,8 +41,8 @@ impl Failure {
 
     /// Whether it may have failed for want of time alone, on a machine that did other things beside it.
     pub(crate) fn may_be_the_machine(&self) -> bool {
-        let why = self.why.to_lowercase();
-        !SAFETY.iter().any(|word| why.contains(word))
+        let told = format!("{} {}", self.test, self.why).to_lowercase();
+        !SAFETY.iter().any(|word| told.contains(word))
     }
 }
 
