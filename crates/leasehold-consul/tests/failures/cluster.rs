@@ -119,7 +119,8 @@ async fn a_cut_off_server_extends_nothing(choose: impl FnOnce(&Trio) -> usize) {
     witness.granted(&next);
     trio.heal();
     drop((guard, next));
-    let again = timeout(SERVED, acquire(&holder)).await.expect("the server is back among the others");
+    // The others may have put it out of the cluster meanwhile, and look for the lost only every half minute.
+    let again = timeout(3 * SERVED, acquire(&holder)).await.expect("the server is back among the others");
     witness.granted(&again);
     again.release().await.expect("there is a leader");
     nothing_is_left(|path| trio.ask("GET", path), vec![holder, other]).await;
