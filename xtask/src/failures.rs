@@ -50,8 +50,8 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const LINES: usize = 8;
         write!(f, "{}", self.test)?;
-        let said =
-            self.why.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with"));
+        let said = self.why.lines().take_while(|line| *line != "stack backtrace:");
+        let said = said.filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with"));
         said.take(LINES).try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
