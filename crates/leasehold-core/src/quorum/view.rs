@@ -94,3 +94,27 @@ async fn everything(member: Arc<Member>, prefix: Arc<str>, limit: Duration) -> R
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_shown_as_most_members_show_it() {
+        let holder = |units, value: &[u8]| Holder {
+            seat: 1,
+            token: 2,
+            units,
+            label: String::new(),
+            held_for: Duration::ZERO,
+            lease_left: None,
+            value: value.into(),
+            count: None,
+        };
+        let (old, new) = (holder(1, b"old"), holder(1, b"new"));
+        for seen in [[&old, &new, &new], [&new, &old, &new], [&new, &new, &old]] {
+            assert_eq!(most(&seen).map(|shown| shown.value), Some(new.value.clone()));
+        }
+        assert!(most(&[]).is_none());
+    }
+}
