@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{Error, Info, Key, Leases, Result, TokenStrength};
-use leasehold_sql::{CAPABILITIES, Carries, Connection, Database, Held, Pinned, Sharing};
+use leasehold_sql::{CAPABILITIES, Carries, Connection, Database, Held, Mode, Pinned, Sharing};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as Driver, Row};
 use tokio::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::fault::{Stop, is_busy, is_missing, refusal};
 use crate::link::{Link, late, say};
 use crate::rows::get;
 use crate::sql::{bytes, list, with};
-use crate::url::{Mode, Target};
+use crate::url::Target;
 
 /// What named locks are and promise. Nobody can share them.
 pub static ADVISORY: Info = Info {

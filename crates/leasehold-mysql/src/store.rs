@@ -6,11 +6,12 @@ use std::time::Duration;
 use leasehold_core::{
     Answer, Change, Claim, Fut, Inbox, Info, Key, Page, Released, Result, Snapshot, Store, Wakes,
 };
+use leasehold_sql::Mode;
 
 use crate::lease::Leased;
 use crate::link::Link;
 use crate::session;
-use crate::url::{Mode, Target};
+use crate::url::Target;
 
 /// Locks in a MySQL or MariaDB database. Clones share the connections; the last one closes them.
 ///

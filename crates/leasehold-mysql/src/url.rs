@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::url::{About, Query, Url};
+use leasehold_core::url::{About, Url};
+use leasehold_sql::Mode;
 use mysql_async::{Opts, OptsBuilder};
 
 use crate::sql::{PREFIX, check_prefix};
@@ -17,31 +18,6 @@ const KNOWN: &str = "known are prefix, mode, timeout, connect_timeout, connectio
 
 /// How many connections a store makes at most.
 const CONNECTIONS: usize = 8;
-
-/// What a lock is in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// A row that says until when.
-    Lease,
-    /// A named lock of a session.
-    Advisory,
-    /// A locked row.
-    RowLock,
-}
-
-impl Mode {
-    fn parse(query: &mut Query) -> Result<Self> {
-        match query.take("mode").as_deref() {
-            None | Some("lease") => Ok(Self::Lease),
-            Some("advisory") => Ok(Self::Advisory),
-            Some("rowlock") => Ok(Self::RowLock),
-            Some(other) => {
-                let other = other.escape_debug();
-                Err(ABOUT.invalid(format!("there is no mode \"{other}\": write lease, advisory or rowlock")))
-            }
-        }
-    }
-}
 
 /// Everything that a URL says.
 #[derive(Clone, Debug)]
@@ -66,7 +42,7 @@ impl Target {
         let query = &mut url.query;
         let prefix = query.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
         check_prefix(&prefix)?;
-        let mode = Mode::parse(query)?;
+        let mode = Mode::parse(ABOUT, query)?;
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(2));
         let connect_timeout = query.duration("connect_timeout")?.unwrap_or(Duration::from_secs(2));
         let connections = query.number("connections")?.unwrap_or(CONNECTIONS);

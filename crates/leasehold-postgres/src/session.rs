@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join3, try_join_all};
 use leasehold_core::{Error, ErrorKind, Info, Key, Leases, Result, TokenStrength};
-use leasehold_sql::{CAPABILITIES, Carries, Connection, Database, Held, Pinned, Sharing};
+use leasehold_sql::{CAPABILITIES, Carries, Connection, Database, Held, Mode, Pinned, Sharing};
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
@@ -20,7 +20,6 @@ use crate::link::dial::{Dialed, Task, Way};
 use crate::names::encode;
 use crate::reply;
 use crate::sql::{Verb, inside};
-use crate::url::Mode;
 
 /// What advisory locks are and promise.
 pub static ADVISORY: Info = Info {

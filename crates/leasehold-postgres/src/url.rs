@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::Result;
 use leasehold_core::url::{About, Query, TlsFiles, Url};
+use leasehold_sql::Mode;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
@@ -20,31 +21,6 @@ const KNOWN: &str = "known are schema, mode, timeout, connect_timeout, connectio
 
 /// How many connections a store makes at most, besides the one that listens.
 const CONNECTIONS: usize = 8;
-
-/// What a lock is in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// A row that says until when.
-    Lease,
-    /// An advisory lock of a session.
-    Advisory,
-    /// A locked row.
-    RowLock,
-}
-
-impl Mode {
-    fn parse(query: &mut Query) -> Result<Self> {
-        match query.take("mode").as_deref() {
-            None | Some("lease") => Ok(Self::Lease),
-            Some("advisory") => Ok(Self::Advisory),
-            Some("rowlock") => Ok(Self::RowLock),
-            Some(other) => {
-                let other = other.escape_debug();
-                Err(ABOUT.invalid(format!("there is no mode \"{other}\": write lease, advisory or rowlock")))
-            }
-        }
-    }
-}
 
 /// Everything that a URL says.
 #[derive(Clone, Debug)]
@@ -68,7 +44,7 @@ impl Target {
         let query = &mut url.query;
         let schema = query.take("schema").unwrap_or_else(|| SCHEMA.to_owned());
         check_schema(&schema)?;
-        let mode = Mode::parse(query)?;
+        let mode = Mode::parse(ABOUT, query)?;
         let tls = tls(query)?;
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(2));
         let connect_timeout = query.duration("connect_timeout")?.unwrap_or(Duration::from_secs(2));

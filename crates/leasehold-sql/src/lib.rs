@@ -3,7 +3,9 @@
 mod book;
 mod database;
 mod line;
+mod mode;
 mod pinned;
 
 pub use database::{Connection, Database, Held, Sharing};
+pub use mode::Mode;
 pub use pinned::{CAPABILITIES, Carries, Pinned};
