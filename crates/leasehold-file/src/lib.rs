@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "what is heard, only inotify hears"))]
 
 mod fault;
 mod home;
+#[cfg(target_os = "linux")]
+mod inotify;
 mod live;
 mod names;
 mod office;
@@ -10,7 +13,6 @@ mod records;
 mod slip;
 mod time;
 mod url;
-#[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
 mod watch;
 
 pub use records::{Directory, INFO, file};

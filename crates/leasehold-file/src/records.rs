@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::slip::Slip;
 use crate::time::micros;
 use crate::url::Target;
-use crate::watch::Watch;
+use crate::watch::{Watch, watch};
 
 /// The largest record: beyond it more time goes into copying than into work.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) guests: Guests,
     office: Office,
     inboxes: Mutex<HashMap<Inbox, Wakes>>,
-    watch: OnceLock<Option<Watch>>,
+    watch: OnceLock<Box<dyn Watch>>,
 }
 
 /// A swap that another thread can make.
@@ -108,8 +108,8 @@ impl Shared {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn watch(&self) -> Option<&Watch> {
-        self.watch.get_or_init(Watch::new).as_ref()
+    fn watch(&self) -> &dyn Watch {
+        &**self.watch.get_or_init(watch)
     }
 
     /// Tells a session's client what it was told.
@@ -226,7 +226,7 @@ impl Records for Directory {
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
         Box::pin(async move {
             self.0.run(move |shared| shared.open(inbox, wakes)).await?;
-            self.0.watch().inspect(|watch| watch.listen(&self.0));
+            self.0.watch().listen(&self.0);
             Ok(())
         })
     }
@@ -280,7 +280,7 @@ impl Records for Directory {
     }
 
     fn looks_every(&self) -> Option<Duration> {
-        self.0.watch().is_none_or(|watch| !watch.is_whole()).then_some(LOOKS_EVERY)
+        (!self.0.watch().is_whole()).then_some(LOOKS_EVERY)
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {
@@ -293,10 +293,8 @@ impl Sessions for Directory {
         Box::pin(self.0.run(move |shared| {
             let home = shared.place.home()?;
             shared.guests.join(home, inbox, lease, |live| {
-                if let Some(watch) = shared.watch() {
-                    watch.home(&live.home);
-                    watch.news(live);
-                }
+                shared.watch().home(&live.home);
+                shared.watch().news(live);
             })
         }))
     }

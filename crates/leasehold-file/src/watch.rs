@@ -1,159 +1,49 @@
-//! Hearing of news and of deaths, by inotify: one descriptor and one task for all of a store's clients.
+//! How those who wait hear of their turn: by inotify, or not at all, and then they look.
 
-use std::collections::HashMap;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
-
-use leasehold_core::record::Session;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::task::AbortHandle;
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::home::Home;
 use crate::live::Live;
 use crate::records::Shared;
 
-/// A file is reported closed just before its lock is gone: how often and when it is looked at again.
-const LOOKS: u32 = 40;
-const LOOKS_EVERY: Duration = Duration::from_millis(2);
-
-/// What is watched, and the task that hears of it.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    inotify: Arc<OwnedFd>,
-    news: Mutex<HashMap<i32, Weak<Live>>>,
-    /// Something could not be watched.
-    is_deaf: AtomicBool,
-    task: Mutex<Option<AbortHandle>>,
-}
-
-impl Watch {
-    /// `None` when this user has too many already.
-    pub(crate) fn new() -> Option<Self> {
-        let made = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
-        let inotify =
-            made.inspect_err(|error| tracing::debug!(%error, "no inotify: who waits looks")).ok()?;
-        let (news, task) = (Mutex::default(), Mutex::default());
-        Some(Self { inotify: Arc::new(inotify), news, is_deaf: AtomicBool::new(false), task })
-    }
-
-    /// Whether everything is heard.
-    pub(crate) fn is_whole(&self) -> bool {
-        let is_gone = self.task().as_ref().is_some_and(AbortHandle::is_finished);
-        !self.is_deaf.load(Ordering::Acquire) && !is_gone
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<AbortHandle>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn all_news(&self) -> MutexGuard<'_, HashMap<i32, Weak<Live>>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, path: &std::path::Path, flags: WatchFlags) -> Option<i32> {
-        let added = inotify::add_watch(&*self.inotify, path, flags | WatchFlags::DONT_FOLLOW);
-        if let Err(error) = added {
-            tracing::debug!(%error, "inotify takes no more: who waits looks");
-            self.is_deaf.store(true, Ordering::Release);
-        }
-        added.ok()
-    }
+/// Hears of news and of deaths, for all of a store's clients.
+pub(crate) trait Watch: Debug + Send + Sync {
+    /// Whether everything is heard; otherwise whoever waits looks.
+    fn is_whole(&self) -> bool;
 
     /// Hears from now on whose session ends here. To watch what is watched changes nothing.
-    pub(crate) fn home(&self, home: &Home) {
-        let ends = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
-        self.add(&home.path.join("sessions"), ends);
-    }
+    fn home(&self, home: &Home);
 
     /// Hears from now on what this session is told.
-    pub(crate) fn news(&self, live: &Arc<Live>) {
-        let path = live.home.path.join("news").join(&*live.session.0);
-        if let Some(watch) = self.add(&path, WatchFlags::MODIFY) {
-            self.all_news().insert(watch, Arc::downgrade(live));
-        }
-    }
+    fn news(&self, live: &Arc<Live>);
 
     /// Starts to hear, if nobody does.
-    pub(crate) fn listen(&self, shared: &Arc<Shared>) {
-        let mut task = self.task();
-        if task.as_ref().is_none_or(AbortHandle::is_finished) {
-            #[allow(
-                deprecated,
-                reason = "a shared `OwnedFd` is always the same descriptor: what is asked for"
-            )]
-            match AsyncFd::with_interest(self.inotify.clone(), Interest::READABLE) {
-                Ok(inotify) => {
-                    *task = Some(tokio::spawn(hear(inotify, Arc::downgrade(shared))).abort_handle())
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "no listener: who waits looks");
-                    self.is_deaf.store(true, Ordering::Release);
-                }
-            }
-        }
-    }
-
-    fn heard(&self, shared: &Arc<Shared>, event: &inotify::Event<'_>) {
-        if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-            shared.look_all();
-        } else if event.events().contains(ReadFlags::IGNORED) {
-            self.all_news().remove(&event.wd());
-        } else if let Some(name) = event.file_name() {
-            let session = Session(name.to_string_lossy().into());
-            if shared.guests.is_known(&session) {
-                tokio::spawn(see_off(Arc::downgrade(shared), session));
-            }
-        } else {
-            let live = self.all_news().get(&event.wd()).and_then(Weak::upgrade);
-            if let Some(live) = live {
-                shared.deliver(&live);
-            }
-        }
-    }
+    fn listen(&self, shared: &Arc<Shared>);
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(task) = &*self.task() {
-            task.abort();
-        }
+/// The best there is here.
+pub(crate) fn watch() -> Box<dyn Watch> {
+    #[cfg(target_os = "linux")]
+    match crate::inotify::Inotify::new() {
+        Ok(inotify) => return Box::new(inotify),
+        Err(error) => tracing::debug!(%error, "no inotify: who waits looks"),
     }
+    Box::new(Deaf)
 }
 
-/// Hears until the store is gone.
-async fn hear(inotify: AsyncFd<Arc<OwnedFd>>, shared: Weak<Shared>) {
-    loop {
-        let Ok(mut ready) = inotify.readable().await else { return };
-        let Some(shared) = shared.upgrade() else { return };
-        let Some(watch) = shared.watch() else { return };
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = Reader::new(&**inotify.get_ref(), &mut buffer);
-        while let Ok(event) = reader.next() {
-            watch.heard(&shared, &event);
-        }
-        ready.clear_ready();
-    }
-}
+/// Systems without inotify, and users who have too many of it already.
+#[derive(Debug)]
+struct Deaf;
 
-/// A session that somebody here counts on was closed: looks until that is so, and says it.
-async fn see_off(shared: Weak<Shared>, session: Session) {
-    for _ in 0..LOOKS {
-        let Some(shared) = shared.upgrade() else { return };
-        let session = session.clone();
-        let is_over = shared.run(move |shared| match shared.place.current() {
-            Some(home) => shared.guests.look_at(&home, &session),
-            None => Ok(true),
-        });
-        if is_over.await.unwrap_or(true) {
-            shared.look_all();
-            return;
-        }
-        drop(shared);
-        tokio::time::sleep(LOOKS_EVERY).await;
+impl Watch for Deaf {
+    fn is_whole(&self) -> bool {
+        false
     }
+
+    fn home(&self, _home: &Home) {}
+
+    fn news(&self, _live: &Arc<Live>) {}
+
+    fn listen(&self, _shared: &Arc<Shared>) {}
 }
