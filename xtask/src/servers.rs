@@ -85,6 +85,12 @@ const NEEDS: &[Need] = &[
         packages: &["consul"],
         by: "leasehold-consul and leasehold-servers",
     },
+    Need {
+        name: "bindfs",
+        program: "bindfs",
+        packages: &["bindfs"],
+        by: "leasehold-file, for a file system that no kernel keeps",
+    },
 ];
 
 /// What Debian has only in another release: that is unpacked beside the build, and the machine stays as it is.

@@ -6,16 +6,17 @@
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{Error, ErrorKind, Result, back_off};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::fault::{refused, unknown};
+use crate::network;
 use crate::slip::{Foreign, LARGEST, Slip};
 use crate::time::Epoch;
 use crate::url::Target;
@@ -83,10 +84,11 @@ impl Home {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | SAFELY;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(odd("open the directory"))?;
         let found = rustix::fs::fstat(&root).map_err(odd("open the directory"))?;
-        trust(&path, found.st_uid, found.st_mode)?;
-        if !target.network && is_network(&root) {
+        trust(&path, found.st_uid, Mode::from_raw_mode(found.st_mode))?;
+        let on_network = network::keeper(&root).map_err(odd("see what keeps the directory"))?;
+        if let Some(keeper) = on_network.filter(|_| !target.network) {
             let message = format!(
-                "{} is on a network file system, where locks may not hold: choose another directory, or say network=on",
+                "{} is on {keeper}, where locks may not hold: choose another directory, or say network=on",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Invalid, message).at("file"));
@@ -107,7 +109,7 @@ impl Home {
         let (news, lock) = (directory("news").map_err(make)?, file("lock").map_err(make)?);
         let fence = file("fence").map_err(make)?;
         let mut home = Self {
-            identity: (found.st_dev, found.st_ino),
+            identity: identity(&found),
             path,
             root,
             keys,
@@ -139,10 +141,7 @@ impl Home {
 
     /// Whether the path still means this directory, and this lock.
     pub(crate) fn is_here(&self) -> bool {
-        let is = |found: rustix::io::Result<rustix::fs::Stat>, dev: u64, ino: u64| {
-            found.is_ok_and(|found| (found.st_dev, found.st_ino) == (dev, ino))
-        };
-        is(rustix::fs::lstat(&self.path), self.identity.0, self.identity.1)
+        rustix::fs::lstat(&self.path).is_ok_and(|found| identity(&found) == self.identity)
     }
 
     /// Takes the directory's lock. Whoever has it is at work for a moment; one that was stopped right then is not waited
@@ -171,9 +170,8 @@ impl Home {
         }
         let held = Held(file);
         let named = rustix::fs::statat(&self.root, "lock", AtFlags::SYMLINK_NOFOLLOW);
-        let ours = held.0.metadata().map(|found| (found.dev(), found.ino()));
-        match (named, ours) {
-            (Ok(named), Ok(ours)) if (named.st_dev, named.st_ino) == ours => Ok(held),
+        match (named, rustix::fs::fstat(&*held.0)) {
+            (Ok(named), Ok(ours)) if identity(&named) == identity(&ours) => Ok(held),
             _ => {
                 let message = format!("somebody removed {}'s files: try again", self.path.display());
                 Err(Error::new(ErrorKind::Unavailable, message).at("file"))
@@ -267,43 +265,20 @@ pub(crate) fn put_number(file: &File, number: u64) -> std::io::Result<()> {
     file.write_all_at(format!("{number:020}").as_bytes(), 0)
 }
 
+/// Which file it is, whatever it is called.
+#[allow(clippy::unnecessary_cast, reason = "other systems have other types for them")]
+fn identity(found: &Stat) -> (u64, u64) {
+    (found.st_dev as u64, found.st_ino as u64)
+}
+
 /// Refuses a directory in which others can write: they could make two locks of one.
-fn trust(path: &Path, owner: u32, mode: u32) -> Result<()> {
+fn trust(path: &Path, owner: u32, mode: Mode) -> Result<()> {
     let message = if owner != rustix::process::geteuid().as_raw() {
         format!("{} belongs to somebody else: choose a directory of your own", path.display())
-    } else if mode & 0o022 != 0 {
+    } else if mode.intersects(Mode::WGRP | Mode::WOTH) {
         format!("others may write in {}: make it yours alone with chmod 700", path.display())
     } else {
         return Ok(());
     };
     Err(Error::new(ErrorKind::Denied, message).at("file"))
-}
-
-/// Whether the kernel of another machine, or a program, keeps the files: their locks may mean nothing here.
-#[cfg(target_os = "linux")]
-fn is_network(root: &OwnedFd) -> bool {
-    // NFS, SMB (three of them), 9p, FUSE, AFS, Coda, Ceph, Lustre, GFS2, OCFS2, GPFS.
-    const NETWORKS: [u32; 13] = [
-        0x6969,
-        0x517b,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x0102_1997,
-        0x6573_5546,
-        0x5346_414f,
-        0x7375_7245,
-        0x00c3_6400,
-        0x0bd0_0bd0,
-        0x0116_1970,
-        0x7461_636f,
-        0x4750_4653,
-    ];
-    // The kernel's type differs by machine; the magic numbers have 32 bits on all of them.
-    rustix::fs::fstatfs(root).is_ok_and(|found| NETWORKS.contains(&(found.f_type as u32)))
-}
-
-/// Nobody tells; the manual does.
-#[cfg(not(target_os = "linux"))]
-fn is_network(_root: &OwnedFd) -> bool {
-    false
 }

@@ -7,6 +7,7 @@ mod home;
 mod inotify;
 mod live;
 mod names;
+mod network;
 mod office;
 mod place;
 mod records;

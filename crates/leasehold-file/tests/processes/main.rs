@@ -1,14 +1,16 @@
 //! Many processes on one directory, and what is left of those that are killed.
 #![allow(clippy::print_stdout, reason = "a child tells its parent how far it is")]
 
+mod elsewhere;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Client, ErrorKind, Options};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use leasehold_core::Client;
+use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::time::timeout;
 
 type Anything<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -32,8 +34,7 @@ fn main() -> ExitCode {
         [_, "increment", directory, counter, name, times] => increment(directory, counter, name, times),
         [_, "hold", directory] => hold(directory, false),
         [_, "hold-and-start", directory] => hold(directory, true),
-        [_, "on-a-full-disk", directory] => on_a_full_disk(directory),
-        [_, "read-only", directory] => read_only(directory),
+        [_, case, directory] if elsewhere::CASES.contains(&case) => elsewhere::run(case, directory),
         _ => return judge(),
     };
     match done {
@@ -43,19 +44,14 @@ fn main() -> ExitCode {
 }
 
 fn judge() -> ExitCode {
-    let trials = vec![
+    let mut trials = vec![
         Trial::test("no_increment_is_lost_whoever_is_killed", || contend().map_err(Failed::from)),
         Trial::test("a_killed_holder_frees_the_lock_at_once", || killed("hold").map_err(Failed::from)),
         Trial::test("a_program_that_the_holder_started_does_not_keep_the_lock", || {
             killed("hold-and-start").map_err(Failed::from)
         }),
-        Trial::ignorable_test("a_full_disk_is_an_error_and_who_holds_can_leave", || {
-            elsewhere("mount -t tmpfs -o size=256k,mode=700 none \"$1\" && exec \"$0\" on-a-full-disk \"$1\"")
-        }),
-        Trial::ignorable_test("a_read_only_directory_is_an_error_that_says_so", || {
-            elsewhere("mount -t tmpfs -o ro,mode=700 none \"$1\" && exec \"$0\" read-only \"$1\"")
-        }),
     ];
+    trials.extend(elsewhere::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -162,23 +158,23 @@ async fn hold(directory: &str, starts: bool) -> Anything {
 #[tokio::main]
 async fn killed(word: &str) -> Anything {
     let directory = tempfile::tempdir()?;
-    let store = text(directory.path())?;
+    let best = freed(word, text(directory.path())?, KILLS).await?;
+    println!("{word}: freed after {best:?}");
+    if best <= FREED { Ok(()) } else { Err(format!("freed after {best:?} at best").into()) }
+}
+
+/// How soon whoever waits has the lock after its holder was killed, at best.
+async fn freed(word: &str, store: &str, kills: usize) -> Anything<Duration> {
     let client = Client::new(leasehold_file::file(&url(store))?).await?;
     let mut best = Duration::MAX;
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let mut child = start(&[word, store])?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().ok_or("a child with output")?).read_line(&mut line)?;
         assert_eq!(line, "held\n");
         let waiter = client.clone();
         let next = tokio::spawn(async move { waiter.mutex("lock").acquire().await });
-        let queued = async {
-            while client.inspect("lock").await?.is_none_or(|lock| lock.waiters.is_empty()) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            Ok::<_, leasehold_core::Error>(())
-        };
-        timeout(LIMIT, queued).await??;
+        until_waiting(&client, 1).await?;
         let killed = Instant::now();
         child.kill()?;
         let guard = timeout(LIMIT, next).await???;
@@ -186,55 +182,16 @@ async fn killed(word: &str) -> Anything {
         child.wait()?;
         guard.release().await?;
     }
-    println!("{word}: freed after {best:?}");
-    if best <= FREED { Ok(()) } else { Err(format!("freed after {best:?} at best").into()) }
+    Ok(best)
 }
 
-/// Runs a case of this program where it may mount something; ignored where nobody may.
-fn elsewhere(script: &str) -> Result<Completion, Failed> {
-    let own = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", "sh", "-c", script]).stdin(Stdio::null());
-        command
+/// Waits until this many wait for the lock.
+async fn until_waiting(client: &Client, count: usize) -> Anything {
+    let queued = async {
+        while client.inspect("lock").await?.is_none_or(|lock| lock.waiters.len() < count) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok::<_, leasehold_core::Error>(())
     };
-    let (directory, program) = (tempfile::tempdir()?, std::env::current_exe()?);
-    let may = own("mount -t tmpfs none \"$0\"").arg(directory.path()).output();
-    if !may.is_ok_and(|output| output.status.success()) {
-        return Ok(Completion::ignored_with("this user may mount nothing, not even for itself"));
-    }
-    let output = own(script).arg(program).arg(directory.path()).output()?;
-    match output.status.success() {
-        true => Ok(Completion::Completed),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-    }
-}
-
-#[tokio::main]
-async fn on_a_full_disk(directory: &str) -> Anything {
-    let client = Client::new(leasehold_file::file(&url(directory))?).await?;
-    let guard = client.mutex("held").with(Options::new().lease(Duration::from_secs(6))).acquire().await?;
-    let filler = Path::new(directory).join("filler");
-    while fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(&filler)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, &[0; 512]))
-        .is_ok()
-    {}
-    let refused = client.mutex("another").acquire().await.err().ok_or("there was room")?;
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert!(refused.to_string().contains("no space is left"), "{refused}");
-    // Renewing needs no room, and neither does leaving.
-    guard.renew(Duration::from_secs(6)).await?;
-    guard.release().await?;
-    fs::remove_file(&filler)?;
-    client.mutex("another").acquire().await?.release().await?;
-    Ok(())
-}
-
-#[tokio::main]
-async fn read_only(directory: &str) -> Anything {
-    let refused = Client::new(leasehold_file::file(&url(directory))?).await.err().ok_or("it was written")?;
-    assert!(refused.to_string().contains("read-only"), "{refused}");
-    Ok(())
+    Ok(timeout(LIMIT, queued).await??)
 }
