@@ -3,7 +3,9 @@
 //! Everything here is stopped when it is dropped, when the test panics, and even when the test's process is
 //! killed. Nothing is skipped: a program that is missing fails the test and names the way to get it.
 
+mod clock;
 pub mod consul;
+mod disk;
 pub mod etcd;
 pub mod mariadb;
 pub mod memcached;

@@ -1,8 +1,10 @@
 //! PostgreSQL servers, run by an unprivileged user, and PgBouncer in front of them.
 
 mod bouncer;
+mod place;
 
 pub use bouncer::Bouncer;
+use place::Place;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,7 +29,7 @@ const LOG: &str = "log";
 pub struct Postgres {
     process: Process,
     port: u16,
-    directory: TempDir,
+    place: Place,
     settings: Vec<String>,
 }
 
@@ -51,16 +53,75 @@ impl Postgres {
     /// # Panics
     /// As [`with`](Self::with).
     pub fn inside(directory: TempDir, settings: &[&str]) -> Self {
-        give_away(directory.path());
-        let data = directory.path().join("data");
-        let mut initdb = as_nobody(&program("initdb"));
-        initdb.args(["-A", "trust", "-U", "postgres", "-N", "-E", "UTF8", "--locale=C", "-D"]).arg(&data);
-        let made = initdb.output().expect("initdb is there: `cargo xtask test` installs it");
-        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        Self::at(Place::plain(directory), settings)
+    }
+
+    /// A server with a clock of its own, for [`set_clock`](Self::set_clock).
+    ///
+    /// # Panics
+    /// As [`with`](Self::with), and when there is no C compiler.
+    pub fn with_a_clock() -> Self {
+        Self::at(Place::timed(), &["fsync=off"])
+    }
+
+    /// Sets its clock so many seconds ahead of the machine's, or behind.
+    ///
+    /// # Panics
+    /// When it has no clock of its own.
+    pub fn set_clock(&self, ahead: i64) {
+        self.place.clock().set(ahead);
+    }
+
+    /// A server on a disk of so many megabytes, for [`fill_disk`](Self::fill_disk); 40 are enough to start. None where this
+    /// user may not mount one.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn on_a_small_disk(megabytes: u32) -> Option<Self> {
+        Some(Self::at(Place::small(megabytes)?, &["fsync=off"]))
+    }
+
+    /// Leaves no byte of its disk free.
+    ///
+    /// # Panics
+    /// When it is not on a small disk.
+    pub fn fill_disk(&self) {
+        self.place.disk().fill();
+    }
+
+    /// Undoes [`fill_disk`](Self::fill_disk).
+    ///
+    /// # Panics
+    /// When its disk was not filled.
+    pub fn free_disk(&self) {
+        self.place.disk().free();
+    }
+
+    /// A standby that follows this server.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn standby_of(primary: &Self) -> Self {
+        let place = Place::plain(tempfile::tempdir().expect("a temporary directory can be made"));
+        place.copy(primary.port);
+        Self::on(place, &["fsync=off"])
+    }
+
+    /// Makes a standby take over.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote()"), "t");
+    }
+
+    fn at(place: Place, settings: &[&str]) -> Self {
+        place.initdb();
+        Self::on(place, settings)
+    }
+
+    fn on(place: Place, settings: &[&str]) -> Self {
         let port = free_port();
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
-        let process = run(port, directory.path(), &settings);
-        let mut server = Self { process, port, directory, settings };
+        let process = run(port, &place, &settings);
+        let mut server = Self { process, port, place, settings };
         server.wait();
         server
     }
@@ -77,7 +138,12 @@ impl Postgres {
 
     /// Its directory; sockets are in it too.
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        self.place.directory()
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
     }
 
     /// Stops all its processes in the middle of whatever they do: connections stay open and nobody answers.
@@ -115,7 +181,7 @@ impl Postgres {
     pub fn start_again(&mut self) {
         // What is left of the old one may still have the memory that they shared.
         wait_until("postgres starts again", START, || {
-            self.process = run(self.port, self.directory.path(), &self.settings);
+            self.process = run(self.port, &self.place, &self.settings);
             let mut tries = 0;
             while self.process.is_running() && tries < 200 {
                 if answers(self.port) {
@@ -139,7 +205,7 @@ impl Postgres {
     }
 
     fn wait(&mut self) {
-        let (port, process, directory) = (self.port, &mut self.process, self.directory.path());
+        let (port, process, directory) = (self.port, &mut self.process, self.place.directory());
         wait_until("postgres answers", START, || {
             assert!(process.is_running(), "postgres ended: {}", log(directory));
             answers(port)
@@ -159,8 +225,8 @@ impl Drop for Postgres {
     }
 }
 
-fn run(port: u16, directory: &Path, settings: &[String]) -> Process {
-    let mut words = around();
+fn run(port: u16, place: &Place, settings: &[String]) -> Process {
+    let (mut words, directory) = (place.around(), place.directory());
     // It has something to say before it knows where to log.
     words.extend(["sh", "-c", "exec \"$@\" 2>>\"$0\""].map(OsString::from));
     words.push(directory.join(LOG).into());
@@ -188,13 +254,6 @@ pub(crate) fn around() -> Vec<OsString> {
         return vec!["env".into()];
     }
     ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env"].map(OsString::from).to_vec()
-}
-
-fn as_nobody(program: &Path) -> Command {
-    let words = around();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(program).current_dir("/");
-    command
 }
 
 /// Gives a directory to who runs the server.
@@ -263,6 +322,15 @@ mod tests {
         server.sql("CREATE TABLE t AS SELECT 42 AS x");
         server.restart();
         assert_eq!(server.sql("SELECT x FROM t"), "42");
+    }
+
+    #[test]
+    fn the_clock_of_a_server_can_be_set() {
+        let server = Postgres::with_a_clock();
+        let year = || server.sql("SELECT extract(year FROM clock_timestamp())").parse::<u32>().unwrap();
+        let now = year();
+        server.set_clock(100 * 365 * 24 * 3600);
+        assert!((99..=101).contains(&(year() - now)));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS.
 
 mod certificates;
-mod clock;
 mod cluster;
 mod sentinel;
 
@@ -16,6 +15,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::clock::Clock;
 use crate::process::{Process, free_port, wait_until};
 
 /// How long a server may take until it answers.
@@ -72,7 +72,12 @@ impl Redis {
     pub fn replica_behind(primary: &Self, seconds: u32) -> Self {
         let port = primary.port.to_string();
         let follow = ["--replicaof", "127.0.0.1", &port];
-        Self::around(&follow, |directory| clock::behind(seconds, directory)).following(primary)
+        let behind = |directory: &Path| {
+            let clock = Clock::inside(directory);
+            clock.set(-i64::from(seconds));
+            vec!["env".into(), clock.word()]
+        };
+        Self::around(&follow, behind).following(primary)
     }
 
     fn following(self, primary: &Self) -> Self {
@@ -170,6 +175,8 @@ fn cli(port: u16, words: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -178,5 +185,14 @@ mod tests {
         assert_eq!(server.cli(&["set", "key", "value"]), "OK");
         server.restart();
         assert_eq!(server.cli(&["exists", "key"]), "0");
+    }
+
+    #[test]
+    fn the_clock_of_a_server_can_be_behind() {
+        let primary = Redis::start();
+        let replica = Redis::replica_behind(&primary, 1000);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let told: u64 = replica.cli(&["time"]).lines().next().unwrap().parse().unwrap();
+        assert!((990..=1000).contains(&(now - told)), "{now} {told}");
     }
 }
