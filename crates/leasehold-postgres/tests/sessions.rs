@@ -137,3 +137,18 @@ async fn tokens_rise_though_the_server_is_killed_after_each() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_ends_no_session() {
+    let server = Server::with_a_clock();
+    let lease = Duration::from_secs(6);
+    for mode in MODES {
+        let client = client(&url(&server, mode), lease).await;
+        let guard = client.mutex("k").acquire().await.unwrap();
+        for ahead in [3600, -3600, 0] {
+            server.set_clock(ahead);
+            guard.renew(lease).await.unwrap();
+        }
+        guard.release().await.unwrap();
+    }
+}

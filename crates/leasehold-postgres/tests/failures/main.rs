@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod answers;
+mod clocks;
 mod crashes;
 mod limits;
 mod scene;
+mod standby;
