@@ -52,6 +52,34 @@ pub(crate) fn claim(claim: &Claim) -> Call {
     )
 }
 
+/// What many ask for, in one call.
+pub(crate) fn claims(claims: &[Claim]) -> Call {
+    fn each<T>(claims: &[Claim], what: impl Fn(&Claim) -> T) -> Vec<T> {
+        claims.iter().map(what).collect()
+    }
+    call!(
+        Verb::Claims,
+        each(claims, |claim| encode(claim.key.as_str())),
+        each(claims, |claim| claim.id.as_bytes().to_vec()),
+        each(claims, |claim| number(claim.limit)),
+        each(claims, |claim| number(claim.units.most())),
+        each(claims, |claim| number(claim.units.least())),
+        each(claims, |claim| claim.if_busy == IfBusy::Leave),
+        each(claims, |claim| claim.order == Order::Barging),
+        each(claims, |claim| claim.lease.map(millis)),
+        each(claims, |claim| millis(claim.patience)),
+        each(claims, |claim| millis(claim.lock_delay)),
+        each(claims, |claim| number(claim.token_above)),
+        each(claims, |claim| claim.inbox.0.cast_signed()),
+        each(claims, |claim| encode(&claim.label)),
+        each(claims, |claim| claim.value.to_vec()),
+        each(claims, |claim| claim.count.map(number)),
+        each(claims, keep),
+        each(claims, |claim| claim.quorum.as_ref().map(|terms| millis(terms.min_age))),
+        each(claims, |claim| claim.quorum.as_ref().is_some_and(|terms| terms.again)),
+    )
+}
+
 pub(crate) fn renew(claims: &[Claim]) -> Call {
     call!(
         Verb::Renew,
@@ -115,6 +143,16 @@ pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
 
 pub(crate) fn release(claim: &Claim, refuse_for: Option<Duration>) -> Call {
     call!(Verb::Release, encode(claim.key.as_str()), claim.id.as_bytes().to_vec(), refuse_for.map(millis))
+}
+
+/// What many give back, in one call.
+pub(crate) fn releases(all: &[(Claim, Option<Duration>)]) -> Call {
+    call!(
+        Verb::Releases,
+        all.iter().map(|(claim, _)| encode(claim.key.as_str())).collect::<Vec<_>>(),
+        all.iter().map(|(claim, _)| claim.id.as_bytes().to_vec()).collect::<Vec<_>>(),
+        all.iter().map(|(_, refuse_for)| refuse_for.map(millis)).collect::<Vec<_>>(),
+    )
 }
 
 pub(crate) fn evict(key: &Key, token: u64) -> Call {

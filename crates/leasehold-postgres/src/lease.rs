@@ -10,7 +10,7 @@ use leasehold_core::{
 };
 
 use crate::ask;
-use crate::link::Link;
+use crate::link::{Ask, Link};
 use crate::names::encode;
 use crate::reply;
 
@@ -124,9 +124,9 @@ impl Store for Leased {
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
         Box::pin(async move {
-            let rows = self.link.call(ask::claim(claim)).await.map_err(|e| e.on(&claim.key))?;
+            let row = self.link.ask(Ask::Claim(claim.clone())).await.map_err(|e| e.on(&claim.key))?;
             self.sweep();
-            reply::answer(reply::one(&rows)?, claim)
+            reply::answer(&row, claim)
         })
     }
 
@@ -150,8 +150,8 @@ impl Store for Leased {
 
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
         Box::pin(async move {
-            let call = ask::release(claim, refuse_for);
-            reply::released(reply::one(&self.link.call(call).await.map_err(|e| e.on(&claim.key))?)?)
+            let ask = Ask::Release(claim.clone(), refuse_for);
+            reply::released(&self.link.ask(ask).await.map_err(|e| e.on(&claim.key))?)
         })
     }
 

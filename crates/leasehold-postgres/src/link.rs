@@ -5,6 +5,7 @@
 //! with `Unavailable` (it did not happen), or with `Indeterminate` (nobody knows). It never repeats a statement that
 //! may have run; that is for the keeper, which knows that ids make it safe.
 
+mod crowd;
 pub(crate) mod dial;
 mod ears;
 mod wire;
@@ -17,6 +18,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 
+pub(crate) use self::crowd::Ask;
+use self::crowd::Crowd;
 use self::dial::{Task, Way};
 use self::ears::Ears;
 use self::wire::Wire;
@@ -36,6 +39,7 @@ struct Inner {
     way: Arc<Way>,
     pool: Mutex<Pool>,
     changed: Notify,
+    crowd: Crowd,
     ears: Arc<Ears>,
     listening: Mutex<Option<Task>>,
 }
@@ -69,6 +73,7 @@ impl Link {
                 way: Arc::new(Way { target, texts }),
                 pool: Mutex::new(pool),
                 changed: Notify::new(),
+                crowd: Crowd::default(),
                 ears: Arc::default(),
                 listening: Mutex::default(),
             }),
@@ -106,9 +111,12 @@ impl Link {
 
     /// Makes a call.
     pub(crate) async fn call(&self, call: Call) -> Result<Vec<Row>> {
-        let until = Instant::now() + self.target().timeout;
+        self.call_until(&call, Instant::now() + self.target().timeout).await
+    }
+
+    async fn call_until(&self, call: &Call, until: Instant) -> Result<Vec<Row>> {
         let wire = self.connected(until).await?;
-        wire.send(&call, until).await.map_err(|silence| {
+        wire.send(call, until).await.map_err(|silence| {
             if silence.is_broken() {
                 self.forget(&wire);
             }

@@ -15,6 +15,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/renew.sql"),
     include_str!("sql/claim.sql"),
     include_str!("sql/release.sql"),
+    include_str!("sql/many.sql"),
     include_str!("sql/amend.sql"),
     include_str!("sql/evict.sql"),
     include_str!("sql/sweep.sql"),
@@ -59,9 +60,11 @@ pub(crate) fn inside(schema: &str, sql: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Claim,
+    Claims,
     Renew,
     Amend,
     Release,
+    Releases,
     Evict,
     Look,
     Names,
@@ -73,11 +76,13 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Claim,
+        Self::Claims,
         Self::Renew,
         Self::Amend,
         Self::Release,
+        Self::Releases,
         Self::Evict,
         Self::Look,
         Self::Names,
@@ -93,11 +98,16 @@ impl Verb {
                 "SELECT * FROM leasehold.claim_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
                  $16, $17, $18)"
             }
+            Self::Claims => {
+                "SELECT * FROM leasehold.claims_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+                 $16, $17, $18)"
+            }
             Self::Renew => "SELECT * FROM leasehold.renew_1($1, $2, $3, $4)",
             Self::Amend => {
                 "SELECT * FROM leasehold.amend_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
             }
             Self::Release => "SELECT leasehold.release_1($1, $2, $3)",
+            Self::Releases => "SELECT * FROM leasehold.releases_1($1, $2, $3)",
             Self::Evict => "SELECT leasehold.evict_1($1, $2)",
             Self::Look => include_str!("sql/look.sql"),
             Self::Names => {
@@ -127,13 +137,19 @@ impl Verb {
         const B: Type = Type::BYTEA;
         const T: Type = Type::TEXT;
         const F: Type = Type::BOOL;
+        const NS: Type = Type::INT8_ARRAY;
+        const BS: Type = Type::BYTEA_ARRAY;
+        const TS: Type = Type::TEXT_ARRAY;
+        const FS: Type = Type::BOOL_ARRAY;
         match self {
             Self::Claim => &[T, B, N, N, N, F, F, N, N, N, N, N, T, B, N, N, N, F],
-            Self::Renew => &[Type::TEXT_ARRAY, Type::BYTEA_ARRAY, Type::INT8_ARRAY, Type::INT8_ARRAY],
+            Self::Claims => &[TS, BS, NS, NS, NS, FS, FS, NS, NS, NS, NS, NS, TS, BS, NS, NS, NS, FS],
+            Self::Renew => &[TS, BS, NS, NS],
             Self::Amend => &[T, B, N, F, N, N, T, N, N, B, B, N, T, N],
             Self::Release => &[T, B, N],
+            Self::Releases => &[TS, BS, NS],
             Self::Evict => &[T, N],
-            Self::Look => &[Type::TEXT_ARRAY],
+            Self::Look => &[TS],
             Self::Names => &[T, T, N],
             Self::Sweep => &[T, Type::INT4],
             Self::Advisory | Self::RowLock => &[T],
@@ -145,7 +161,7 @@ impl Verb {
 /// The statements for one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
-    texts: [String; 11],
+    texts: [String; 13],
     pub(crate) greet: String,
     pub(crate) init: String,
 }

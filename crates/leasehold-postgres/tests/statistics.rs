@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Claim, Client, Key, Options, Store, Units};
 use leasehold_postgres::Postgres;
 use leasehold_servers::postgres::Postgres as Server;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Everything below must have happened by then, however busy the machine is.
@@ -62,6 +63,27 @@ async fn a_contended_hand_over_is_the_release_and_one_message() {
     assert!(said.lines().any(|line| line == "release|1"), "{said}");
     assert!(!said.contains("claim"), "{said}");
     next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_at_once_share_statements() {
+    const TASKS: usize = 200;
+    let server = start();
+    let client = client(&server).await;
+    reset(&server);
+    let mut tasks = JoinSet::new();
+    for n in 0..TASKS {
+        let lock = client.mutex(format!("lock {n}"));
+        tasks.spawn(async move { lock.acquire().await.unwrap() });
+    }
+    let guards = timeout(SOON, tasks.join_all()).await.unwrap();
+    futures_util::future::try_join_all(guards.into_iter().map(|guard| guard.release())).await.unwrap();
+    let said = counts(&server);
+    let number = |line: &str| line.split_once('|').unwrap().1.parse::<usize>().unwrap();
+    for verb in ["claim", "release"] {
+        let statements: usize = said.lines().filter(|line| line.starts_with(verb)).map(number).sum();
+        assert!(statements <= TASKS / 2, "{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

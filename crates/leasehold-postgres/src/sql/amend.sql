@@ -16,7 +16,7 @@ DECLARE
     answer leasehold.answer_1 := leasehold.plain_1('gone');
 BEGIN
     LOOP
-        UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+        SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name FOR UPDATE;
         EXIT WHEN FOUND OR p_change <> 'limit';
         INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)
         VALUES (p_name, p_limit, p_limit, 0, 0, 0, never) ON CONFLICT DO NOTHING;

@@ -26,24 +26,29 @@ BEGIN
         ON CONFLICT DO NOTHING;
         fresh := FOUND;
         EXIT WHEN fresh;
-        UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+        SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name FOR UPDATE;
         -- Given back in between: once more.
         EXIT WHEN FOUND;
     END LOOP;
     -- From here on the row is ours, and whatever is read was written by those who had it before.
+    IF fresh AND plain THEN
+        -- It was free: most claims end here.
+        INSERT INTO leasehold.claims
+        SELECT p_name, p_id, n, n, p_most, p_most, p_most, now_ms, p_lease, p_patience, now_ms + p_lease, p_lock_delay,
+            p_inbox, p_label, p_value, p_count, '{}', false
+        FROM leasehold.number_1(p_above) n
+        WHERE NOT EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms)
+        RETURNING seat INTO drawn;
+        IF FOUND THEN
+            RETURN ROW('granted', drawn, drawn, p_most, coalesce(p_lease, -1), false, NULL::bigint, NULL::bigint)
+                ::leasehold.answer_1;
+        END IF;
+    END IF;
     IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms) THEN
         IF fresh THEN
             DELETE FROM leasehold.keys k WHERE k.name = p_name;
         END IF;
         RETURN leasehold.plain_1('gone');
-    END IF;
-    IF fresh AND plain THEN
-        -- It was free: most claims end here.
-        drawn := leasehold.number_1(p_above);
-        INSERT INTO leasehold.claims VALUES (p_name, p_id, drawn, drawn, p_most, p_most, p_most, now_ms, p_lease,
-            p_patience, now_ms + p_lease, p_lock_delay, p_inbox, p_label, p_value, p_count, '{}', false);
-        RETURN ROW('granted', drawn, drawn, p_most, coalesce(p_lease, -1), false, NULL::bigint, NULL::bigint)
-            ::leasehold.answer_1;
     END IF;
 
     now_ms := leasehold.clock_1();

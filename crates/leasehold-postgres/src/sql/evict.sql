@@ -10,7 +10,7 @@ DECLARE
     rows bigint;
     inbox bigint;
 BEGIN
-    UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+    SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

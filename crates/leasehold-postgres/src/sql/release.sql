@@ -11,7 +11,7 @@ DECLARE
     answer text := 'held';
 BEGIN
     LOOP
-        UPDATE leasehold.keys k SET held = k.held WHERE k.name = p_name RETURNING k.* INTO h;
+        SELECT k.* INTO h FROM leasehold.keys k WHERE k.name = p_name FOR UPDATE;
         EXIT WHEN FOUND OR p_refuse_for IS NULL;
         -- The claim may be on its way, and has not seen the refusal yet: it has to wait for this row, and then sees it.
         INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)

@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS leasehold.store (
     timeline text    NOT NULL
 );
 
--- One row per lock in use. Every operation on a lock updates its row first, and reads everything else after that.
+-- One row per lock in use. Every operation on a lock locks its row first, and reads everything else after that.
 CREATE TABLE IF NOT EXISTS leasehold.keys (
     name         text COLLATE "C" PRIMARY KEY,
     declared     bigint NOT NULL,              -- the limit that every claim must declare
