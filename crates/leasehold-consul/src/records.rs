@@ -76,7 +76,9 @@ impl KeyValue {
             match outcome? {
                 Outcome::Done(entries) => {
                     let name = shared.names.lock(swap.key);
-                    let entry = entries.iter().rfind(|entry| entry.key == name);
+                    // Also the check before a removal answers with the entry: as it was.
+                    let is_there = !matches!(swap.keep, Keep::Spent(_));
+                    let entry = entries.iter().rfind(|entry| is_there && entry.key == name);
                     let known = entry.map(|entry| Known {
                         bytes: swap.next.to_vec(),
                         version: entry.modify_index,

@@ -40,6 +40,10 @@ async fn an_uncontended_acquire_is_one_request_and_so_is_its_release() {
     assert_eq!(asked(&way), ["PUT /v1/txn?"]);
     guard.release().await.unwrap();
     assert_eq!(asked(&way), ["PUT /v1/txn?"]);
+    let guard = client.mutex("orders/42").acquire().await.unwrap();
+    assert_eq!(asked(&way), ["PUT /v1/txn?"], "the same lock again");
+    guard.release().await.unwrap();
+    assert_eq!(asked(&way), ["PUT /v1/txn?"]);
 }
 
 #[tokio::test]
