@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -19,12 +18,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::pool::Pool;
 use crate::url::Target;
 
-type Link = SendRequest<Full<Bytes>>;
-
-/// How many connections are kept for the next requests.
-const KEPT: usize = 64;
+pub(crate) type Link = SendRequest<Full<Bytes>>;
 
 /// What an agent answered.
 #[derive(Debug)]
@@ -56,7 +53,7 @@ pub(crate) struct Http {
     /// Parameters of every request: datacenter and namespace.
     scope: String,
     current: AtomicUsize,
-    kept: Mutex<Vec<(usize, Link)>>,
+    kept: Pool,
 }
 
 impl fmt::Debug for Http {
@@ -73,11 +70,7 @@ impl Http {
                 scope += &format!("&{name}={}", escape(value));
             }
         }
-        Self { target, scope, current: AtomicUsize::new(0), kept: Mutex::default() }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<(usize, Link)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { target, scope, current: AtomicUsize::new(0), kept: Pool::default() }
     }
 
     /// Asks. `path` has its question mark; a request that takes longer than the URL's limit fails.
@@ -165,11 +158,7 @@ impl Http {
 
     async fn send(&self, host: usize, mut request: Request<Full<Bytes>>) -> Result<Reply, Failed> {
         loop {
-            let kept = {
-                let mut kept = self.kept();
-                let at = kept.iter().rposition(|(of, _)| *of == host);
-                at.map(|at| kept.swap_remove(at).1)
-            };
+            let kept = self.kept.take(host);
             let is_new = kept.is_none();
             let mut link = match kept {
                 Some(link) => link,
@@ -184,7 +173,7 @@ impl Http {
                     let index = response.headers().get("X-Consul-Index");
                     let index = index.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
                     let body = response.into_body().collect().await.map_err(|e| Failed::Sent(e.into()))?;
-                    self.keep(host, link);
+                    self.kept.keep(host, link);
                     return Ok(Reply { status, index, body: body.to_bytes() });
                 }
                 Err(mut error) => match error.take_message() {
@@ -194,13 +183,6 @@ impl Http {
                     None => return Err(Failed::Sent(error.into_error().into())),
                 },
             }
-        }
-    }
-
-    fn keep(&self, host: usize, link: Link) {
-        let mut kept = self.kept();
-        if kept.len() < KEPT && !link.is_closed() {
-            kept.push((host, link));
         }
     }
 

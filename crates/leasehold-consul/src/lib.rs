@@ -6,6 +6,7 @@ mod kv;
 mod listen;
 mod looks;
 mod names;
+mod pool;
 #[doc(hidden)]
 pub mod raw;
 mod recent;
