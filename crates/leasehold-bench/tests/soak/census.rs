@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What this process has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     descriptors: usize,
     threads: usize,
@@ -24,16 +24,24 @@ impl Census {
         Ok(Self { descriptors: count("/proc/self/fd")?, threads: count("/proc/self/task")? })
     }
 
+    /// How much more this is than `other`. Less is right too: what a warm-up opened may still be closing when a trial
+    /// begins, and who is not busy any more may keep fewer connections.
+    pub(crate) fn beyond(self, other: Self) -> Self {
+        Self {
+            descriptors: self.descriptors.saturating_sub(other.descriptors),
+            threads: self.threads.saturating_sub(other.threads),
+        }
+    }
+
     /// Waits, outside of any runtime, until this process has no more than this again.
     pub(crate) fn comes_back(self) -> Outcome<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let seen = Self::take()?;
-            // Less is right too: what a warm-up opened may still be closing when a trial begins.
-            if seen.descriptors <= self.descriptors && seen.threads <= self.threads {
+            let more = Self::take()?.beyond(self);
+            if more == Self::default() {
                 return Ok(());
             }
-            complain("this process", &seen, &self, deadline)?;
+            complain("too much in this process", &more, &Self::default(), deadline)?;
             std::thread::sleep(LOOK);
         }
     }

@@ -93,7 +93,10 @@ where
         })
         .await?;
         becomes("tasks too many", 0, || async { Ok(alive().saturating_sub(tasks)) }).await?;
-        becomes("this process", settled, || async { Census::take() }).await?;
+        becomes("too much in this process", Census::default(), || async {
+            Ok(Census::take()?.beyond(settled))
+        })
+        .await?;
         client.close().await?;
         drop(client);
         becomes("sessions after close", 0, || site.sessions()).await?;

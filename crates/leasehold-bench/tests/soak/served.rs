@@ -1,11 +1,18 @@
 //! Stores on servers: each starts one of its own, and counts what is stored there without the library.
 
+#[path = "served/consul.rs"]
+mod consul;
+#[path = "served/etcd.rs"]
+mod etcd;
+#[path = "served/zookeeper.rs"]
+mod zookeeper;
+
 use std::fmt::Debug;
 use std::pin::Pin;
-use std::time::Duration;
 
+use leasehold_servers::consul::Consul;
+use leasehold_servers::etcd::Etcd;
 use leasehold_servers::zookeeper::ZooKeeper;
-use zookeeper_client::{Client, Error};
 
 use crate::Outcome;
 
@@ -26,27 +33,8 @@ pub(crate) trait Server: Debug + Send + Sync {
 type Start = fn() -> Box<dyn Server>;
 
 /// All of them, by the names of their stores.
-pub(crate) const SERVERS: &[(&str, Start)] = &[("zookeeper", || Box::new(ZooKeeper::start()))];
-
-impl Server for ZooKeeper {
-    fn url(&self) -> String {
-        format!("{}?tick=200ms", self.url())
-    }
-
-    fn rows(&self) -> Look<'_> {
-        Box::pin(nodes_below(self.port(), "/leasehold/locks"))
-    }
-
-    fn sessions(&self) -> Look<'_> {
-        Box::pin(nodes_below(self.port(), "/leasehold/clients"))
-    }
-}
-
-async fn nodes_below(port: u16, path: &str) -> Outcome<usize> {
-    let connector = Client::connector().with_session_timeout(Duration::from_secs(30));
-    let client = connector.connect(&format!("127.0.0.1:{port}")).await?;
-    match client.count_descendants_number(path).await {
-        Err(Error::NoNode) => Ok(0),
-        counted => Ok(counted?),
-    }
-}
+pub(crate) const SERVERS: &[(&str, Start)] = &[
+    ("consul", || Box::new(Consul::start())),
+    ("etcd", || Box::new(Etcd::start())),
+    ("zookeeper", || Box::new(ZooKeeper::start())),
+];
