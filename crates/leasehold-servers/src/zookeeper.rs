@@ -18,8 +18,9 @@ use crate::process::{Process, free_port};
 /// How long a server may take until it answers: a virtual machine starts, on a machine that is busy.
 const START: Duration = Duration::from_secs(60);
 
-/// The classes of the server, where Debian's package puts them.
-const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar";
+/// The classes of the server, where Debian's package puts them, and two that its TLS needs and the package forgot.
+const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar:\
+                       /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
 /// The server's clock: sessions last two of it or more, and end within one.
 pub const TICK: Duration = Duration::from_millis(200);

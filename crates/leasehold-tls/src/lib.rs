@@ -2,6 +2,10 @@
 //!
 //! A crate of its own, so that core and the stores without a network need no cryptography.
 
+mod pem;
+
+pub use pem::{Pem, pem};
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +34,7 @@ pub fn client_config(store: &'static str, files: &TlsFiles) -> Result<Arc<Client
 }
 
 /// Chooses the crypto provider for drivers that make their own settings: rustls panics when a program links two and
-/// chose none.
+/// chose none. A choice that the program made itself stays.
 pub fn choose_provider() {
     if CryptoProvider::get_default().is_none() {
         // Losing this race means that somebody else chose.
@@ -54,11 +58,7 @@ fn build(files: &TlsFiles) -> Result<ClientConfig> {
 
 fn trusted(files: &TlsFiles) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    let found = match &files.ca {
-        Some(file) => certificates(file)?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    roots.add_parsable_certificates(found);
+    roots.add_parsable_certificates(found(files)?);
     if roots.is_empty() {
         return Err(match &files.ca {
             Some(file) => unusable(file),
@@ -66,6 +66,14 @@ fn trusted(files: &TlsFiles) -> Result<RootCertStore> {
         });
     }
     Ok(roots)
+}
+
+/// The certificates of those who are trusted, as they are found.
+fn found(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>> {
+    match &files.ca {
+        Some(file) => certificates(file),
+        None => Ok(rustls_native_certs::load_native_certs().certs),
+    }
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {

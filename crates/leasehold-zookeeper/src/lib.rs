@@ -16,6 +16,8 @@ mod renew;
 mod session;
 mod sessions;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod turn;
 mod url;
 mod view;

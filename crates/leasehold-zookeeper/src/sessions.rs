@@ -12,8 +12,11 @@ use tokio::time::{Instant, timeout};
 use zookeeper_client::{AddWatchMode, CreateMode, Error as Fault};
 
 use crate::bell;
+#[cfg(not(feature = "tls"))]
 use crate::driver;
-use crate::fault::{said, unreachable};
+use crate::fault::said;
+#[cfg(not(feature = "tls"))]
+use crate::fault::unreachable;
 use crate::session::Session;
 use crate::url::Target;
 
@@ -174,7 +177,10 @@ async fn connect(target: &Target, lease: Duration, wakes: Option<Wakes>) -> Resu
     // The driver wants to be connected within the session's timeout: do not ask for less than that takes.
     let connector = target.connector().with_session_timeout(Session::timeout_for(lease, target.tick));
     let ended = watch::Sender::new(false);
-    let zk = driver::connect(connector, &target.hosts, &ended).await.map_err(unreachable)?;
+    #[cfg(feature = "tls")]
+    let zk = crate::tls::connect(connector, target, &ended).await?;
+    #[cfg(not(feature = "tls"))]
+    let zk = driver::connect(connector, &target.cluster(), &ended).await.map_err(unreachable)?;
     let session = Arc::new(Session::new(zk, ended, target, lease, wakes));
     let path = format!("{}/{}", session.clients(), session.node);
     let options = CreateMode::Ephemeral.with_acls(session.acls);

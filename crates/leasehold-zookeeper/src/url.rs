@@ -2,20 +2,27 @@
 
 use std::time::Duration;
 
-use leasehold_core::Result;
-use leasehold_core::url::{About, Login, Url};
+use leasehold_core::url::{About, Address, Login, TlsFiles, Url};
+use leasehold_core::{Error, ErrorKind, Result};
 use zookeeper_client::{Acls, Client, Connector, SaslOptions};
 
 const PORT: u16 = 2181;
+/// What servers are usually told to use for TLS.
+const SECURE_PORT: u16 = 2281;
 
-const ABOUT: About =
-    About { store: "zookeeper", forms: "write it like zookeeper://host1:2181,host2:2181/path" };
+const ABOUT: About = About {
+    store: "zookeeper",
+    forms: "write it like zookeeper://host1:2181,host2:2181/path, or zookeepers://host:2281 for TLS",
+};
+
+/// Everything that a URL may say, for those who misspelt it.
+const KNOWN: &str = "known are auth, timeout, tick, and with zookeepers cacert, cert and key";
 
 /// Everything that a URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// As the driver wants them.
-    pub(crate) hosts: String,
+    pub(crate) hosts: Vec<Address>,
+    pub(crate) tls: Option<TlsFiles>,
     /// Where our nodes are.
     pub(crate) base: String,
     pub(crate) login: Login,
@@ -30,9 +37,12 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let mut url = Url::parse(ABOUT, url)?;
-        if url.scheme != ABOUT.store {
-            return Err(ABOUT.invalid(ABOUT.forms));
-        }
+        let encrypted = match url.scheme.as_str() {
+            "zookeeper" => false,
+            "zookeepers" if cfg!(feature = "tls") => true,
+            "zookeepers" => return Err(no_tls()),
+            _ => return Err(ABOUT.invalid(ABOUT.forms)),
+        };
         url.needs_password_with_user()?;
         let mut base = String::new();
         for part in url.segments()? {
@@ -49,17 +59,26 @@ impl Target {
             Some("sasl") => return Err(ABOUT.invalid("auth=sasl needs a user: write user:password@host")),
             Some(_) => return Err(ABOUT.invalid("auth is digest or sasl")),
         };
-        let hosts: Vec<String> = url.addresses(PORT)?.iter().map(ToString::to_string).collect();
         let target = Self {
-            hosts: hosts.join(","),
+            hosts: url.addresses(if encrypted { SECURE_PORT } else { PORT })?,
+            tls: encrypted.then(|| url.query.tls_files()).transpose()?,
             base: base + "/leasehold",
             timeout: url.query.duration("timeout")?.unwrap_or(Duration::from_secs(5)),
             tick: url.query.duration("tick")?.unwrap_or(Duration::from_secs(2)),
             login: url.login,
             sasl,
         };
-        url.query.done("there are auth, timeout and tick")?;
+        url.query.done(KNOWN)?;
+        #[cfg(feature = "tls")]
+        crate::tls::check_names(&target)?;
         Ok(target)
+    }
+
+    /// The hosts as the driver wants them.
+    pub(crate) fn cluster(&self) -> String {
+        let start = if self.tls.is_some() { "tcp+tls://" } else { "tcp://" };
+        let hosts: Vec<String> = self.hosts.iter().map(|host| format!("{start}{host}")).collect();
+        hosts.join(",")
     }
 
     /// A connector that says who we are.
@@ -82,6 +101,12 @@ impl Target {
     }
 }
 
+fn no_tls() -> Error {
+    let message = "this build has no TLS for it: enable the feature \"tls\" of leasehold-zookeeper, which is \
+                   \"zookeeper-tls\" of leasehold";
+    Error::new(ErrorKind::Unsupported, message).at(ABOUT.store)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +114,7 @@ mod tests {
     #[test]
     fn a_url_says_where_and_who() {
         let target = Target::parse("zookeeper://me:p%40ss@one,two:2182/a/b?timeout=500ms&tick=3s").unwrap();
-        assert_eq!(target.hosts, "one:2181,two:2182");
+        assert_eq!(target.cluster(), "tcp://one:2181,tcp://two:2182");
         assert_eq!(target.base, "/a/b/leasehold");
         assert_eq!(
             (target.login.user.as_deref(), target.login.password.as_deref()),
@@ -97,7 +122,7 @@ mod tests {
         );
         assert!(!target.sasl && Target::parse("zookeeper://me:secret@h?auth=sasl").unwrap().sasl);
         assert_eq!((target.timeout, target.tick), (Duration::from_millis(500), Duration::from_secs(3)));
-        assert_eq!(Target::parse("zookeeper://[::1]").unwrap().hosts, "[::1]:2181");
+        assert_eq!(Target::parse("zookeeper://[::1]").unwrap().cluster(), "tcp://[::1]:2181");
     }
 
     #[test]
@@ -112,9 +137,29 @@ mod tests {
             "h?who=me",
             "h?auth=sasl",
             "me:x@h?auth=none",
+            "h?cacert=ca.pem",
         ] {
             assert!(Target::parse(&format!("zookeeper://{rest}")).is_err(), "{rest}");
         }
         assert!(Target::parse("redis://h").is_err());
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_is_a_scheme_of_its_own() {
+        let target = Target::parse("zookeepers://one,[::1]:2182?cacert=ca.pem").unwrap();
+        assert_eq!(target.cluster(), "tcp+tls://one:2281,tcp+tls://[::1]:2182");
+        assert!(target.tls.is_some_and(|files| files.ca.is_some()));
+        for rest in ["h?cert=a", "a..b", "h,%C3%A4"] {
+            assert!(Target::parse(&format!("zookeepers://{rest}")).is_err(), "{rest}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn where_tls_is_not_compiled_in_its_feature_is_named() {
+        let refused = Target::parse("zookeepers://h").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("zookeeper-tls"), "{refused}");
     }
 }

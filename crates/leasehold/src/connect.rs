@@ -68,7 +68,7 @@ const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "zookeeper",
-        starts: &["zookeeper"],
+        starts: &["zookeeper", "zookeepers"],
         open: with_feature!("zookeeper", |url| Ok(Arc::new(leasehold_zookeeper::ZooKeeper::from_url(url)?))),
     },
     Scheme {

@@ -24,6 +24,7 @@
 //! | `redis+cluster://host1,host2` | a cluster | `redis` |
 //! | `redlock://host1,host2,host3` | a majority of independent servers | `redis` |
 //! | `zookeeper://host1,host2,host3/path` | a ZooKeeper ensemble | `zookeeper` |
+//! | `zookeepers://host1,host2,host3/path` | the same, over TLS | `zookeeper-tls` |
 //! | `quorum:URL,URL,URL` | a majority of any stores | theirs |
 //!
 //! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.

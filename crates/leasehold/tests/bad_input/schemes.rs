@@ -26,6 +26,7 @@ pub(crate) const SCHEMES: &[Scheme] = &[
     tls("postgres+tls", "postgres", "postgres://app:SECRET@AT/db?sslmode=verify-full&"),
     plain("mysql", "mysql", "mysql://app:SECRET@AT/db?"),
     plain("zookeeper", "zookeeper", "zookeeper://app:SECRET@AT/locks?"),
+    tls("zookeepers", "zookeeper", "zookeepers://app:SECRET@AT/locks?"),
     plain("etcd", "etcd", "etcd://app:SECRET@AT?"),
     tls("etcds", "etcd", "etcds://app:SECRET@AT?"),
     plain("memcached", "memcached", "memcached://AT?"),
