@@ -24,6 +24,7 @@ mod options;
 mod order;
 mod outages;
 mod owner;
+mod relay;
 mod rwlock;
 mod semaphore;
 mod sessions;
@@ -56,6 +57,7 @@ pub(crate) fn all() -> Vec<Case> {
         job::cases(),
         multi::cases(),
         owner::cases(),
+        relay::cases(),
         ticket::cases(),
         blocking::cases(),
         options::cases(),

@@ -12,6 +12,7 @@ mod chores;
 mod entry;
 mod leases;
 mod pending;
+mod relay;
 mod rounds;
 mod tables;
 mod task;

@@ -17,6 +17,7 @@ cases!("contention":
     a_semaphore_lets_no_more_in_than_its_limit,
     a_short_lease_under_contention_loses_nothing,
     waiters_that_give_up_disturb_nobody,
+    who_barges_loses_nothing,
 );
 
 const WORKERS: u64 = 8;
@@ -41,6 +42,7 @@ struct Worker {
     client: Client,
     key: leasehold_core::Key,
     limit: u64,
+    barging: bool,
     lease: Duration,
     /// Gives up after this long, if at all.
     wait: Option<Duration>,
@@ -52,6 +54,7 @@ impl Worker {
     async fn acquire(&self) -> Result<Option<Guard>> {
         let (key, wait) = (self.key.as_str(), self.wait.unwrap_or(LONG));
         let options = Options::new().lease(self.lease).label(self.number.to_string());
+        let options = if self.barging { options.barging() } else { options };
         match self.limit {
             1 => self.client.mutex(key).with(options).acquire_within(wait).await,
             limit => self.client.semaphore(key, limit).with(options).acquire_within(wait).await,
@@ -81,6 +84,7 @@ impl Worker {
 
 struct Plan {
     limit: u64,
+    barging: bool,
     lease: Duration,
     wait: Option<Duration>,
 }
@@ -93,8 +97,8 @@ async fn contend(scene: &Scene, plan: Plan, work: impl Fn() -> Work) -> Verdict<
     for number in 0..WORKERS {
         let client = if number % 2 == 0 { shared.clone() } else { recording(scene, &history).await? };
         let (key, history) = (key.clone(), history.clone());
-        let Plan { limit, lease, wait } = plan;
-        let worker = Worker { number, client, key, limit, lease, wait, history };
+        let Plan { limit, barging, lease, wait } = plan;
+        let worker = Worker { number, client, key, limit, barging, lease, wait, history };
         let work = work();
         workers.spawn(async move {
             let mut held = 0;
@@ -106,7 +110,7 @@ async fn contend(scene: &Scene, plan: Plan, work: impl Fn() -> Work) -> Verdict<
     }
     let held = workers.join_all().await.into_iter().sum::<Verdict<u64>>()?;
     scene.until_raw(&key, |now| now.holders == 0 && now.waiters == 0).await?;
-    let rules = Rules { limit: plan.limit, ordered: scene.info().ordered };
+    let rules = Rules { limit: plan.limit, ordered: scene.info().ordered && !plan.barging };
     let violations = check(&history.events(), rules);
     if !violations.is_empty() {
         let kept = history.keep();
@@ -132,7 +136,7 @@ fn increment(counter: &Arc<AtomicU64>) -> Work {
 
 async fn a_mutex_protects_a_counter_and_its_history_is_clean(scene: Scene) -> Verdict {
     let counter = Arc::new(AtomicU64::new(0));
-    let plan = Plan { limit: 1, lease: Duration::from_secs(30), wait: None };
+    let plan = Plan { limit: 1, barging: false, lease: Duration::from_secs(30), wait: None };
     let (history, held) = contend(&scene, plan, || increment(&counter)).await?;
     assert_eq!((held, counter.load(Ordering::SeqCst)), (WORKERS * ROUNDS, WORKERS * ROUNDS));
     if scene.info().can(Capability::Queue) {
@@ -144,15 +148,25 @@ async fn a_mutex_protects_a_counter_and_its_history_is_clean(scene: Scene) -> Ve
 
 async fn a_short_lease_under_contention_loses_nothing(scene: Scene) -> Verdict {
     let counter = Arc::new(AtomicU64::new(0));
-    let plan = Plan { limit: 1, lease: scene.lease() * 3, wait: None };
+    let plan = Plan { limit: 1, barging: false, lease: scene.lease() * 3, wait: None };
     let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
     assert_eq!((held, counter.load(Ordering::SeqCst)), (WORKERS * ROUNDS, WORKERS * ROUNDS));
     Ok(())
 }
 
+async fn who_barges_loses_nothing(scene: Scene) -> Verdict {
+    let counter = Arc::new(AtomicU64::new(0));
+    let wait = Some(Duration::from_millis(20));
+    let plan = Plan { limit: 1, barging: true, lease: Duration::from_secs(30), wait };
+    let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
+    assert_eq!(counter.load(Ordering::SeqCst), held);
+    assert!(held > 0);
+    Ok(())
+}
+
 async fn waiters_that_give_up_disturb_nobody(scene: Scene) -> Verdict {
     let counter = Arc::new(AtomicU64::new(0));
-    let plan = Plan { limit: 1, lease: Duration::from_secs(30), wait: Some(Duration::from_millis(5)) };
+    let plan = Plan { limit: 1, barging: false, lease: Duration::from_secs(30), wait: Some(Duration::from_millis(5)) };
     let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
     assert_eq!(counter.load(Ordering::SeqCst), held);
     assert!(held > 0);
@@ -163,7 +177,7 @@ async fn a_semaphore_lets_no_more_in_than_its_limit(scene: Scene) -> Verdict {
     scene.needs_feature(Feature::Semaphore)?;
     const LIMIT: u64 = 3;
     let inside = Arc::new(AtomicU64::new(0));
-    let plan = Plan { limit: LIMIT, lease: Duration::from_secs(30), wait: None };
+    let plan = Plan { limit: LIMIT, barging: false, lease: Duration::from_secs(30), wait: None };
     let work = || -> Work {
         let inside = inside.clone();
         Box::new(move || {

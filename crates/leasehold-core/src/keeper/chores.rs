@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::leases::{Extension, Lease};
+use super::relay::Heir;
 use super::tables::Tables;
 use super::{Keeper, RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::Leases;
@@ -18,6 +19,8 @@ use crate::pause::back_off;
 #[derive(Debug)]
 pub(super) struct Chore {
     pub(super) claim: Claim,
+    /// Who of the same client shall have it.
+    heir: Option<Heir>,
     /// A copy of its claim may still be on the way.
     in_doubt: bool,
     /// Until when nobody may have it: the tail of a job that was done too soon.
@@ -29,10 +32,12 @@ pub(super) struct Chore {
 
 impl Chore {
     fn new(claim: Claim, in_doubt: bool, until: Moment) -> Self {
-        Self { claim, in_doubt, keep_until: None, until, failed: 0 }
+        Self { claim, heir: None, in_doubt, keep_until: None, until, failed: 0 }
     }
 
-    pub(super) async fn attempt(&self, keeper: &Keeper) -> Result<Released> {
+    pub(super) async fn attempt(&mut self, keeper: &Keeper) -> Result<Released> {
+        // Whatever happens to this attempt: dropped, it asks for itself.
+        let heir = self.heir.take();
         let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
         if !tail.is_zero() && !Mutant::JobLeavesNoTail.lives() {
             let change = Change::Tail(tail);
@@ -44,8 +49,29 @@ impl Chore {
         // Twice the time that a call may take: whatever is on the way has arrived by then.
         let is_marked = self.in_doubt && !Mutant::WithdrawalLeavesNoMark.lives();
         let refuse_for = is_marked.then(|| keeper.call_timeout * 2);
+        if let Some(heir) = heir
+            && self.pass_on(&heir, refuse_for, keeper).await?
+        {
+            return Ok(Released::Held);
+        }
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
         released.map_err(|error| error.on(&self.claim.key))
+    }
+
+    /// Makes it the heir's. `false` when that was not to be: it may be gone, or its heir.
+    async fn pass_on(&self, heir: &Heir, refuse_for: Option<Duration>, keeper: &Keeper) -> Result<bool> {
+        let (id, to) = (heir.claim.id, Box::new(heir.claim.clone()));
+        let change = Change::Owner { to, refuse_for: refuse_for.unwrap_or_default() };
+        let sent = keeper.clock.now();
+        let answer = keeper.call(keeper.store.amend(&self.claim, &change)).await;
+        let answer = answer.map_err(|error| error.on(&self.claim.key))?;
+        let is_passed = matches!(answer, Answer::Granted(_));
+        if is_passed {
+            let mut tables = keeper.lock();
+            tables.inherited(&id, sent, &answer, keeper.clock.now());
+            keeper.rouse(&mut tables);
+        }
+        Ok(is_passed)
     }
 
     /// Does it, however often it takes. The task calls this.
@@ -73,16 +99,21 @@ impl Tables {
         if is_held && self.info.leases == Leases::Shared {
             self.leaving.insert(claim.id, claim.clone());
         }
+        // Before it is removed, or another would ask.
+        let heir = if is_held { self.relays.heir_of(claim) } else { None };
         if !is_held || !Mutant::ReleaseRacesRenewal.lives() {
             self.remove(&claim.id);
         }
-        Chore::new(claim.clone(), hold.is_in_doubt(), until)
+        Chore { heir, ..Chore::new(claim.clone(), hold.is_in_doubt(), until) }
     }
 
     /// The same, for the task to do.
     pub(super) fn leave(&mut self, id: &ClaimId, now: Moment) {
         let Some(entry) = self.entries.get(id) else { return };
         let (claim, hold) = (entry.claim.clone(), entry.hold.clone());
+        if self.relays.leave(&claim) {
+            return self.remove(id);
+        }
         let mut chore = self.part(&claim, &hold, now);
         if !claim.lock_delay.is_zero()
             && matches!(hold.stage(), Stage::Over(Loss::Expired | Loss::HeldTooLong))
@@ -123,8 +154,16 @@ impl Leaving {
     /// Takes the claim out of the renewals first: from here on no renewal can revive it.
     pub(crate) fn new(keeper: Arc<Keeper>, claim: &Claim, hold: &Hold) -> Self {
         let now = keeper.clock.now();
-        let chore = keeper.lock().part(claim, hold, now);
-        Self { keeper, chore: Some(chore) }
+        let mut tables = keeper.lock();
+        let chore = if tables.relays.leave(claim) {
+            // The store has never heard of it.
+            tables.remove(&claim.id);
+            None
+        } else {
+            Some(tables.part(claim, hold, now))
+        };
+        drop(tables);
+        Self { keeper, chore }
     }
 
     /// Keeps the units from everybody until then.
@@ -141,7 +180,7 @@ impl Leaving {
     }
 
     pub(crate) async fn finish(mut self) -> Result<Released> {
-        let Some(chore) = &self.chore else { return Ok(Released::Gone) };
+        let Some(chore) = &mut self.chore else { return Ok(Released::Gone) };
         let started = self.keeper.clock.now();
         let error = match chore.attempt(&self.keeper).await {
             Ok(released) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tables::Stand;
+use super::tables::{Stand, Tables};
 use super::{Keeper, Leaving, Tries, closed};
 use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
@@ -43,6 +43,18 @@ impl Pending {
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
     pub(crate) async fn settle(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
+        let parked = {
+            let mut tables = self.keeper.lock();
+            let Tables { relays, info, .. } = &mut *tables;
+            relays.join(&self.claim, info)
+        };
+        if let Some(must_ask) = parked {
+            tokio::select! {
+                biased;
+                ended = self.turn(limit) => return ended,
+                _ = must_ask => {}
+            }
+        }
         match self.ask(limit).await? {
             None => Ok(Some(Ended::TooLate)),
             Some(Stand::Held) => Ok(None),

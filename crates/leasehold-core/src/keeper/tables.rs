@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::chores::Chore;
 use super::entry::{Entry, Phase};
 use super::leases::{Extension, Lease, LeaseKey};
+use super::relay::Relays;
 use crate::capability::{Info, Leases, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant, Place};
 use crate::clock::Moment;
@@ -45,6 +46,8 @@ pub(super) struct Tables {
     /// Claims on sessions that were held and are being released: still named in renewals, or the next one would end them and
     /// the release could not tell what it found.
     pub(super) leaving: BTreeMap<ClaimId, Claim>,
+    /// Claims that go on to one another.
+    pub(super) relays: Relays,
     pub(super) closing: bool,
     /// When the task wants to wake up by itself.
     pub(super) wakes_at: Option<Moment>,
@@ -63,6 +66,7 @@ impl Tables {
             rounds: 0,
             chores: VecDeque::new(),
             leaving: BTreeMap::new(),
+            relays: Relays::default(),
             closing: false,
             wakes_at: None,
         }
@@ -83,6 +87,7 @@ impl Tables {
     /// Forgets a claim.
     pub(super) fn remove(&mut self, id: &ClaimId) {
         let Some(entry) = self.entries.remove(id) else { return };
+        self.relays.ended(&entry.claim);
         if let Some(ids) = self.by_key.get_mut(&entry.claim.key) {
             ids.retain(|other| other != id);
             if ids.is_empty() {
@@ -122,6 +127,14 @@ impl Tables {
             self.picked_up(id, now);
         }
         stand
+    }
+
+    /// The answer to the request that made it the heir of another claim.
+    pub(super) fn inherited(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) {
+        if let Some(entry) = self.entries.get(id) {
+            entry.hold.no_doubt();
+        }
+        self.answered_asker(id, sent, answer, now);
     }
 
     /// An answer to a request of the claim that was sent at `sent`.

@@ -175,7 +175,7 @@ async fn a_claim_that_is_withdrawn_twice_is_refused_both_times() {
     tables.enter(claim.clone(), hold.clone(), Renewal::Automatic);
     // The client is closed, and then the future that asked is dropped. The first word is lost.
     tables.leave_all(Loss::Closed, world.clock.now());
-    let second = tables.part(&claim, &hold, world.clock.now());
+    let mut second = tables.part(&claim, &hold, world.clock.now());
     second.attempt(client.keeper()).await.unwrap();
     assert_eq!(world.store.claim(&claim).await.unwrap(), crate::Answer::Gone);
 }

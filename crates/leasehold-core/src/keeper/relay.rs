@@ -1,0 +1,100 @@
+//! Passing a lock on inside a client, among claims that do not mind the queue.
+//!
+//! Where several tasks of a client barge for one lock, one of them asks the store and the others are parked here. Who
+//! gives the lock back makes it the next one's, with a token of its own, by the call that would have released it: one
+//! round trip where a release and a claim are two. Every so often it is released all the same, for everybody else.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+
+use tokio::sync::oneshot;
+
+use crate::capability::{Capability, Info};
+use crate::claim::{Claim, ClaimId, IfBusy, Order};
+use crate::key::Key;
+
+/// So many times a lock goes from task to task before the store may give it to others.
+const PASSES: u32 = 32;
+
+/// Resolves, with nothing, when who is parked must ask the store itself.
+pub(super) type MustAsk = oneshot::Receiver<Infallible>;
+
+/// A parked claim. Dropped, it asks the store itself.
+#[derive(Debug)]
+pub(super) struct Heir {
+    pub(super) claim: Claim,
+    _parked: oneshot::Sender<Infallible>,
+}
+
+/// The claims of one client that share a lock.
+#[derive(Debug)]
+struct Relay {
+    /// The one that the store knows of, or is about to.
+    runner: ClaimId,
+    limit: u64,
+    passes: u32,
+    parked: VecDeque<Heir>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Relays(BTreeMap<Key, Relay>);
+
+impl Relays {
+    /// Parks the claim behind another of its kind. `None` when it must ask now.
+    pub(super) fn join(&mut self, claim: &Claim, info: &Info) -> Option<MustAsk> {
+        if !can_be_passed(claim, info) {
+            return None;
+        }
+        let Some(relay) = self.0.get_mut(&claim.key) else {
+            let (runner, limit) = (claim.id, claim.limit);
+            let relay = Relay { runner, limit, passes: 0, parked: VecDeque::new() };
+            self.0.insert(claim.key.clone(), relay);
+            return None;
+        };
+        if relay.limit != claim.limit {
+            return None;
+        }
+        let (parked, must_ask) = oneshot::channel();
+        relay.parked.push_back(Heir { claim: claim.clone(), _parked: parked });
+        Some(must_ask)
+    }
+
+    /// Who shall have it when this claim is given back; nobody when it is the others' turn.
+    pub(super) fn heir_of(&mut self, claim: &Claim) -> Option<Heir> {
+        let relay = self.0.get_mut(&claim.key).filter(|relay| relay.runner == claim.id)?;
+        if relay.passes >= PASSES {
+            return None;
+        }
+        let heir = relay.parked.pop_front()?;
+        (relay.runner, relay.passes) = (heir.claim.id, relay.passes + 1);
+        Some(heir)
+    }
+
+    /// Whether the store has never heard of the claim, and now never will.
+    pub(super) fn leave(&mut self, claim: &Claim) -> bool {
+        let Some(relay) = self.0.get_mut(&claim.key) else { return false };
+        let before = relay.parked.len();
+        relay.parked.retain(|heir| heir.claim.id != claim.id);
+        relay.parked.len() < before
+    }
+
+    /// The claim is over. If it was the one that asks, the next one does.
+    pub(super) fn ended(&mut self, claim: &Claim) {
+        let Some(relay) = self.0.get_mut(&claim.key).filter(|relay| relay.runner == claim.id) else { return };
+        match relay.parked.pop_front() {
+            Some(next) => (relay.runner, relay.passes) = (next.claim.id, 0),
+            None => drop(self.0.remove(&claim.key)),
+        }
+    }
+}
+
+/// Whether nobody could tell the claim from another that took over its hold.
+fn can_be_passed(claim: &Claim, info: &Info) -> bool {
+    claim.order == Order::Barging
+        && claim.if_busy == IfBusy::Queue
+        && claim.units.least() == claim.limit
+        && claim.lock_delay.is_zero()
+        && claim.value.is_empty()
+        && claim.count.is_none()
+        && info.capabilities.contains(&Capability::Owner)
+}
