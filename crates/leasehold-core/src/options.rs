@@ -97,7 +97,9 @@ impl Options {
         self
     }
 
-    /// Goes past those who wait when the units are free right now. Faster under contention, unfair.
+    /// Goes past those who wait when the units are free right now. Tasks of one client that barge for the same lock pass
+    /// it on among themselves, in one round trip each, up to 32 times before others get their turn. Faster under
+    /// contention, unfair.
     #[must_use]
     pub fn barging(mut self) -> Self {
         self.barging = true;

@@ -166,7 +166,12 @@ async fn who_barges_loses_nothing(scene: Scene) -> Verdict {
 
 async fn waiters_that_give_up_disturb_nobody(scene: Scene) -> Verdict {
     let counter = Arc::new(AtomicU64::new(0));
-    let plan = Plan { limit: 1, barging: false, lease: Duration::from_secs(30), wait: Some(Duration::from_millis(5)) };
+    let plan = Plan {
+        limit: 1,
+        barging: false,
+        lease: Duration::from_secs(30),
+        wait: Some(Duration::from_millis(5)),
+    };
     let (_, held) = contend(&scene, plan, || increment(&counter)).await?;
     assert_eq!(counter.load(Ordering::SeqCst), held);
     assert!(held > 0);
