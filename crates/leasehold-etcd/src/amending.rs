@@ -7,29 +7,41 @@ use leasehold_core::{Answer, Change, Claim, Result};
 
 use crate::deciding::Matter;
 use crate::session::seconds;
+use crate::state::Own;
 use crate::store::Shared;
 use crate::wire::{Connection, Fault};
 
 impl Shared {
     pub(crate) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
-        let claim = &Claim { token_above: 0, quorum: None, ..claim.on_session() };
-        self.on_a_member(|member| async move {
-            match change {
-                Change::Tail(length) if !length.is_zero() => self.leave_tail(&member, claim, *length).await,
-                _ => self.amend_on(&member, claim, change, 0).await,
-            }
-        })
-        .await
+        // What it makes is called by its id: nothing that a session carries.
+        let amended = &Claim { token_above: 0, quorum: None, ..claim.on_session() };
+        let own = &self.own(claim);
+        let answer = self
+            .on_a_member(|member| async move {
+                match change {
+                    Change::Tail(length) if !length.is_zero() => {
+                        self.leave_tail(&member, amended, own, *length).await
+                    }
+                    _ => self.amend_on(&member, amended, own, change, 0).await,
+                }
+            })
+            .await?;
+        // Who waits has nothing to leave a tail of, and goes on waiting.
+        if answer == Answer::Done && matches!(change, Change::Tail(_)) {
+            self.labels.forget(&claim.id);
+        }
+        Ok(answer)
     }
 
     async fn amend_on(
         &self,
         member: &Connection,
         claim: &Claim,
+        own: &Own,
         change: &Change,
         lease: i64,
     ) -> Result<Answer, Fault> {
-        let matter = Matter::arriving(self.names.lock(&claim.key), claim, lease);
+        let matter = Matter::arriving(self.names.lock(&claim.key), claim, own.clone(), lease);
         let seen = self.look(member, &matter).await?;
         let decided =
             self.decide(member, &matter, seen, |ledger, now| rule::amend(ledger, claim, change, now)).await;
@@ -41,10 +53,11 @@ impl Shared {
         &self,
         member: &Connection,
         claim: &Claim,
+        own: &Own,
         length: Duration,
     ) -> Result<Answer, Fault> {
         let lease = member.grant(seconds(length)).await?.id;
-        let answer = self.amend_on(member, claim, &Change::Tail(length), lease).await;
+        let answer = self.amend_on(member, claim, own, &Change::Tail(length), lease).await;
         if matches!(answer, Ok(Answer::Gone)) {
             member.revoke(lease).await?;
         }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::rule::{self, Row};
-use leasehold_core::{Answer, BootClock, Claim, Clock, ErrorKind, IfBusy, OpenBook, Order, Result, Units};
+use leasehold_core::{
+    Answer, BootClock, Claim, Clock, ErrorKind, IfBusy, OpenBook, Order, Place, Result, Units,
+};
 
 use crate::deciding::{Decided, Matter};
 use crate::format::{first_number, value};
 use crate::names::Standing;
 use crate::session::{Name, Session, proven};
-use crate::state::{State, questions};
+use crate::state::{FRONT, NEXT, Own, State};
 use crate::store::{Shared, now};
-use crate::wire::message::{Header, Op, Txn};
+use crate::wire::message::{Header, Op, Response, Txn};
 use crate::wire::{Connection, Fault, header};
 use crate::words::{delete, is_absent, is_empty, is_of, nested, put};
 
@@ -23,13 +25,25 @@ impl Shared {
     pub(crate) async fn claim(&self, claim: &Claim) -> Result<Answer> {
         // Revisions are what they are: nobody can ask for a larger one.
         let claim = &Claim { token_above: 0, quorum: None, ..claim.clone() };
-        self.on_a_member(|member| async move {
-            match Name::of(claim) {
-                None => self.claim_on(&member, claim, 0, None).await.map(|(answer, _)| answer),
-                Some(name) => self.claim_in_session(&member, claim, name).await,
-            }
-        })
-        .await
+        let asked = self.labels.ask();
+        let answer = self
+            .on_a_member(|member| async move {
+                match Name::of(claim) {
+                    None => self
+                        .claim_on(&member, claim, self.own(claim), 0, None)
+                        .await
+                        .map(|(answer, _)| answer),
+                    Some(name) => self.claim_in_session(&member, claim, name).await,
+                }
+            })
+            .await;
+        match &answer {
+            Ok(Answer::Waiting(_)) => self.labels.waits(&claim.id),
+            Ok(Answer::Busy | Answer::Gone) => self.labels.forget(&claim.id),
+            _ => {}
+        }
+        asked.heard(&answer);
+        answer
     }
 
     /// Claims, and starts the lease in full or nearly so: unless the session was extended a moment ago, a keep-alive travels
@@ -51,15 +65,13 @@ impl Shared {
                     None => member.keep_alive(id).await.ok(),
                 }
             };
+            let own = Own { id: claim.id, label: Some(self.labels.give(claim, id)) };
             // The first to claim on a session makes the key whose end tells that the session has ended.
             let greeting = session.is_new().then(|| put(self.names.inbox(claim.inbox, id), Vec::new(), id));
-            let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, id, greeting));
+            let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, own, id, greeting));
             match claimed {
                 Ok((answer, proof)) => {
                     session.greeted();
-                    if matches!(answer, Answer::Waiting(_)) {
-                        self.crowded.note(claim.id);
-                    }
                     let kept = kept.and_then(|kept| proven(&kept, proof)).map(|ttl| name.said(ttl));
                     opened.or(kept).iter().for_each(|length| session.extended(sent, *length));
                     return Ok(answer.on_session(left.or(kept)));
@@ -73,30 +85,50 @@ impl Shared {
 
     async fn claim_on(
         &self,
-        member: &Connection,
+        member: &Arc<Connection>,
         claim: &Claim,
+        own: Own,
         lease: i64,
         greeting: Option<Op>,
     ) -> Result<(Answer, Header), Fault> {
-        let matter = Matter::arriving(self.names.lock(&claim.key), claim, lease);
+        let mut matter = Matter::arriving(self.names.lock(&claim.key), claim, own, lease);
+        matter.front = NEXT;
         let claim = &claim.on_session();
         let rule = |ledger: &mut OpenBook<'_>, now| rule::claim(ledger, claim, now);
         // Guess that nobody is there; else take a place at once, if one is wanted, and see who is.
         let (outcome, mut plan) = self.plan(&matter, &State::free(), &rule)?;
-        plan.compare.push(is_empty(&matter.lock.all()));
+        // Where nothing is, nothing can have changed.
+        let compare = vec![is_empty(&matter.lock.all()), is_absent(&self.names.refused(&claim.id))];
         plan.ops.extend(greeting.clone());
-        let mut failure = vec![nested(self.joining(&matter, claim))];
-        failure.extend(questions(&self.names, &matter.lock, &matter.own));
+        let joining = self.joining(&matter, claim);
+        let may_join = joining.is_some();
+        let mut failure = vec![nested(joining.unwrap_or_default())];
+        failure.extend(self.questions(&matter));
         failure.extend(greeting);
-        let first = member.txn(&Txn { compare: plan.compare, success: plan.ops, failure }).await?;
+        let first = Txn { compare, success: plan.ops, failure };
+        let first = member.txn(&first).await?;
         let proof = header(first.header)?;
         if first.succeeded {
             let numbers = (State::free().first_number(), first_number(proof.revision));
             return Ok((Decided { answer: outcome.answer, numbers }.numbered(), proof));
         }
-        let seen = matter.state(&first, 1)?;
+        let mut seen = matter.state(&first, 1)?;
+        let joined = first.responses.first().and_then(|reply| reply.response.as_ref());
+        let has_joined = may_join && matches!(joined, Some(Response::Txn(joined)) if joined.succeeded);
+        // Who has just joined is the last. Where another is must be counted.
+        let mut behind = 0;
+        if has_joined {
+            self.labels.waits(&claim.id);
+            behind = seen.unseen();
+        } else if seen.unseen() > 0 {
+            matter.front = FRONT;
+            seen = self.look(member, &matter).await.map_err(Fault::in_doubt)?;
+        }
         // From here on it may have a place: that nothing happened can be said no more.
-        let decided = self.decide(member, &matter, seen, rule).await.map_err(Fault::in_doubt);
+        let mut decided = self.decide(member, &matter, seen, rule).await.map_err(Fault::in_doubt);
+        if let Ok(Decided { answer: Answer::Waiting(place), .. }) = &mut decided {
+            place.ahead = (place.ahead + behind).min(Place::COUNTED);
+        }
         if let Err(Fault::Final(error)) = &decided
             && error.kind() == ErrorKind::Conflict
         {
@@ -106,23 +138,21 @@ impl Shared {
     }
 
     /// Takes a place, unless the claim has one already or was withdrawn.
-    fn joining(&self, matter: &Matter, claim: &Claim) -> Txn {
+    fn joining(&self, matter: &Matter, claim: &Claim) -> Option<Txn> {
         // State that no process owns would wait for ever.
         let may_join =
             claim.if_busy == IfBusy::Queue && claim.order == Order::Fair && matter.arrival.lease != 0;
         if !may_join {
-            return Txn::default();
+            return None;
         }
-        let name = |standing| matter.lock.claim(standing, &claim.id);
+        let own = matter.own.first()?;
+        let name = |standing| own.name(&matter.lock, standing);
         let mut compare: Vec<_> =
             Standing::ALL.into_iter().map(|standing| is_absent(&name(standing))).collect();
         compare.push(is_absent(&self.names.refused(&claim.id)));
         let text = value(&waiting(claim), claim.limit, claim.round, 0);
-        Txn {
-            compare,
-            success: vec![put(name(Standing::Wait), text, matter.arrival.lease)],
-            failure: Vec::new(),
-        }
+        let success = vec![put(name(Standing::Wait), text, matter.arrival.lease)];
+        Some(Txn { compare, success, failure: Vec::new() })
     }
 
     /// Leaves a queue that turned out to be for claims with another limit.
@@ -140,7 +170,7 @@ impl Shared {
 }
 
 /// A claim that waits from now on. Its seat is the number of the write.
-fn waiting(claim: &Claim) -> Row {
+pub(crate) fn waiting(claim: &Claim) -> Row {
     let (wanted, least) = match claim.units {
         Units::Exactly(n) => (n, n),
         Units::UpTo(n) => (n, 1),

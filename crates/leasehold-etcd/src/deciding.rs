@@ -5,12 +5,12 @@
 //! So whoever writes last sees everything, and nobody is forgotten between two that write at once.
 
 use leasehold_core::rule::{self, Outcome};
-use leasehold_core::{Answer, Book, Claim, ClaimId, Error, ErrorKind, OpenBook, Result as CoreResult};
+use leasehold_core::{Answer, Book, Claim, Error, ErrorKind, OpenBook, Result as CoreResult};
 
 use crate::format::first_number;
-use crate::names::{Lock, Standing};
+use crate::names::{Label, Lock, Standing};
 use crate::plan::{Arrival, Plan};
-use crate::state::{State, questions};
+use crate::state::{FRONT, Own, State, questions};
 use crate::store::{Shared, now};
 use crate::wire::message::{Committed, Header, Op, Txn};
 use crate::wire::{Connection, Fault, header};
@@ -24,8 +24,10 @@ const TRIES: usize = 200;
 pub(crate) struct Matter {
     pub(crate) lock: Lock,
     /// The claims that must be known, wherever they stand.
-    pub(crate) own: Vec<ClaimId>,
+    pub(crate) own: Vec<Own>,
     pub(crate) arrival: Arrival,
+    /// How many of those who wait are looked at.
+    pub(crate) front: u64,
     /// Written along with it, whatever is decided.
     pub(crate) extra: Vec<Op>,
 }
@@ -66,21 +68,37 @@ impl Decided<Answer> {
 }
 
 impl Matter {
-    pub(crate) fn about(lock: Lock, own: &[ClaimId]) -> Self {
-        Self { lock, own: own.to_vec(), arrival: Arrival::default(), extra: Vec::new() }
+    pub(crate) fn about(lock: Lock, own: Vec<Own>) -> Self {
+        Self { lock, own, arrival: Arrival::default(), front: FRONT, extra: Vec::new() }
     }
 
     /// The same, for a claim that comes with this lease.
-    pub(crate) fn arriving(lock: Lock, claim: &Claim, lease: i64) -> Self {
-        let arrival = Arrival { lease, limit: claim.limit, round: claim.round };
-        Self { arrival, ..Self::about(lock, &[claim.id]) }
+    pub(crate) fn arriving(lock: Lock, claim: &Claim, own: Own, lease: i64) -> Self {
+        // What no session carries, or no longer, is called by its id, which only the rule knows then.
+        let label = claim.lease.and(own.label.clone());
+        let arrival = Arrival { lease, label, limit: claim.limit, round: claim.round };
+        Self { arrival, ..Self::about(lock, vec![own]) }
     }
 }
 
 impl Shared {
+    /// A claim, and what it is called.
+    pub(crate) fn own(&self, claim: &Claim) -> Own {
+        let label = match claim.lease {
+            Some(_) => self.labels.of(&claim.id),
+            None => Some(Label::of_id(&claim.id)),
+        };
+        Own { id: claim.id, label }
+    }
+
+    /// What to ask to know what matters.
+    pub(crate) fn questions(&self, matter: &Matter) -> Vec<Op> {
+        questions(&self.names, &matter.lock, &matter.own, matter.front)
+    }
+
     /// What is stored about a lock now.
     pub(crate) async fn look(&self, member: &Connection, matter: &Matter) -> Result<State, Fault> {
-        let success = questions(&self.names, &matter.lock, &matter.own);
+        let success = self.questions(matter);
         let seen = member.txn(&Txn { success, ..Txn::default() }).await?;
         matter.state(&seen, 0)
     }
@@ -95,7 +113,14 @@ impl Shared {
     ) -> Result<Decided<T>, Fault> {
         for _ in 0..TRIES {
             let (outcome, plan) = self.plan(matter, &seen, &rule)?;
+            if plan.overreaches {
+                // Those who were not looked at come first.
+                self.settle(member, matter, seen).await;
+                seen = self.look(member, matter).await?;
+                continue;
+            }
             if plan.ops.is_empty() && matter.extra.is_empty() {
+                self.labels.saw(&matter.lock.key, seen);
                 return Ok(Decided::quiet(outcome.answer));
             }
             let guessed = seen.first_number();
@@ -113,13 +138,25 @@ impl Shared {
 
     /// Grants what can be granted after a write. What fails here is found by whoever looks next.
     pub(crate) async fn settle(&self, member: &Connection, matter: &Matter, mut seen: State) {
+        let others = Matter::about(matter.lock.clone(), Vec::new());
+        let mut matter = matter;
         for _ in 0..TRIES {
             let Ok((_, plan)) =
                 self.plan(matter, &seen, &|ledger: &mut OpenBook<'_>, now| rule::pass(ledger, now))
             else {
                 return;
             };
+            if plan.overreaches {
+                // Without those who must be known there is nobody beyond the ones who were not looked at.
+                matter = &others;
+                match self.look(member, matter).await {
+                    Ok(then) => seen = then,
+                    Err(fault) => return tracing::debug!(?fault, key = %matter.lock.key, "not settled"),
+                }
+                continue;
+            }
             if plan.ops.is_empty() {
+                self.labels.saw(&matter.lock.key, seen);
                 return;
             }
             let written = match self.write(member, matter, &seen, plan, &[]).await {
@@ -144,7 +181,7 @@ impl Shared {
         let (said, book): (CoreResult<Outcome<T>>, Book) =
             seen.play(&matter.lock, |ledger| rule(ledger, now()));
         let outcome = said.map_err(Fault::Final)?;
-        let plan = Plan::new(&self.names, &matter.lock, seen, &book, &outcome, matter.arrival);
+        let plan = Plan::new(&self.names, &matter.lock, seen, &book, &outcome, &matter.arrival);
         Ok((outcome, plan))
     }
 
@@ -157,12 +194,12 @@ impl Shared {
         plan: Plan,
         extra: &[Op],
     ) -> Result<Committed, Fault> {
-        let questions = questions(&self.names, &matter.lock, &matter.own);
-        let Plan { mut compare, mut ops } = plan;
+        let questions = self.questions(matter);
+        let Plan { mut compare, mut ops, .. } = plan;
         if !extra.is_empty() {
             // Also that a claim is not there is a reason, and it may arrive between our look and our write.
-            let unseen = matter.own.iter().filter(|id| !seen.has(id));
-            let names = unseen.flat_map(|id| Standing::ALL.map(|standing| matter.lock.claim(standing, id)));
+            let unseen = matter.own.iter().filter(|own| !seen.has(&own.id));
+            let names = unseen.flat_map(|own| Standing::ALL.map(|standing| own.name(&matter.lock, standing)));
             compare.extend(names.map(|name| is_absent(&name)));
             ops.extend_from_slice(extra);
         }

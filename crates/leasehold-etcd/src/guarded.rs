@@ -37,7 +37,7 @@ impl Etcd {
     /// # Errors
     /// `Invalid` for a name that no lock can have, and whatever keeps a request from being answered.
     pub async fn write_if_held(&self, key: &str, token: u64, writes: &[Write<'_>]) -> Result<bool> {
-        let matter = &Matter::about(self.0.names.lock(&Key::new(key)?), &[]);
+        let matter = &Matter::about(self.0.names.lock(&Key::new(key)?), Vec::new());
         let ops: &Vec<Op> = &writes
             .iter()
             .map(|write| match write {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::first_number;
 use crate::names::Span;
+use crate::session::revoke;
 use crate::store::Shared;
 use crate::wire::message::{Event, Watch, WatchCreate, Watched};
 use crate::wire::{Connection, Fault, Incoming};
@@ -57,7 +58,9 @@ pub(crate) async fn listen(store: Weak<Shared>, inbox: Inbox, wakes: Wakes, mut 
         }
         if wakes.is_gone() {
             if let Some(store) = store.upgrade() {
-                store.sessions.close(&connection, inbox).await;
+                let over = store.sessions.take_of(inbox);
+                store.labels.forget_sessions(&over);
+                revoke(&connection, &over).await;
             }
             return;
         }

@@ -8,6 +8,7 @@ mod format;
 mod fuzzed;
 mod guarded;
 mod inbox;
+mod labels;
 mod names;
 mod plan;
 #[doc(hidden)]

@@ -1,16 +1,19 @@
 //! What things are called in etcd.
 //!
 //! ```text
-//! leasehold/lock/orders%2F42/grow/<id>   holds some units and wants more
-//! leasehold/lock/orders%2F42/hold/<id>   holds
-//! leasehold/lock/orders%2F42/limit       the limit in force, after a resize
-//! leasehold/lock/orders%2F42/wait/<id>   waits
-//! leasehold/inbox/<client>/<lease>       what a client is told; it goes with the session
-//! leasehold/refused/<id>                 a claim that was withdrawn before it arrived
+//! leasehold/lock/orders%2F42/hold/<label>   holds
+//! leasehold/lock/orders%2F42/limit          the limit in force, after a resize
+//! leasehold/lock/orders%2F42/more/<label>   holds some units and wants more
+//! leasehold/lock/orders%2F42/wait/<label>   waits
+//! leasehold/inbox/<client>/<lease>          what a client is told; it goes with the session
+//! leasehold/refused/<id>                    a claim that was withdrawn before it arrived
 //! ```
 //!
-//! The order of these names matters: everything that a decision depends on is in the one range from `grow/` to before
-//! `wait/`, so joining and leaving the queue invalidates nobody's decision.
+//! The order of these names matters: everything that a decision depends on is in the one range from `hold/` to before
+//! `wait/`, so joining and leaving the queue invalidates nobody's decision; and everybody who wants something is
+//! in the one from `more/` on.
+
+use std::sync::Arc;
 
 use leasehold_core::rule::Row;
 use leasehold_core::{ClaimId, Inbox, Key};
@@ -43,13 +46,13 @@ impl Span {
 /// How a claim stands, as its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Standing {
-    Grow,
     Hold,
+    Grow,
     Wait,
 }
 
 impl Standing {
-    pub(crate) const ALL: [Self; 3] = [Self::Grow, Self::Hold, Self::Wait];
+    pub(crate) const ALL: [Self; 3] = [Self::Hold, Self::Grow, Self::Wait];
 
     pub(crate) fn of(row: &Row) -> Self {
         match (row.held, row.waits()) {
@@ -61,10 +64,32 @@ impl Standing {
 
     fn folder(self) -> &'static str {
         match self {
-            Self::Grow => "grow/",
             Self::Hold => "hold/",
+            Self::Grow => "more/",
             Self::Wait => "wait/",
         }
+    }
+}
+
+/// What a claim is called in its lock, however it stands. Who it is says the value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Label(Arc<str>);
+
+impl Label {
+    /// That of a claim on a session: see `labels.rs`.
+    pub(crate) fn numbered(session: i64, doubts: u64, number: u64) -> Self {
+        Self(format!("{session:x}.{doubts:x}.{number:x}").into())
+    }
+
+    /// That of a claim that no session carries.
+    pub(crate) fn of_id(id: &ClaimId) -> Self {
+        Self(hex(id).into())
+    }
+
+    /// The end of a claim's name.
+    pub(crate) fn of_name(name: &[u8]) -> Self {
+        let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        Self(String::from_utf8_lossy(last).into())
     }
 }
 
@@ -110,11 +135,12 @@ impl Names {
         Some((Key::new(&*key).ok()?, rest))
     }
 
-    /// The claim that a name is of, its lock, and how it stands.
-    pub(crate) fn claim(&self, name: &[u8]) -> Option<(ClaimId, (Key, Standing))> {
+    /// What a name says of a claim: its lock, what it is called there, and how it stands.
+    pub(crate) fn claim(&self, name: &[u8]) -> Option<((Key, Label), Standing)> {
         let (key, rest) = self.parse(name)?;
         let standing = Standing::ALL.into_iter().find(|standing| rest.starts_with(standing.folder()))?;
-        Some((id_of(rest.strip_prefix(standing.folder())?)?, (key, standing)))
+        let label = rest.strip_prefix(standing.folder()).filter(|label| !label.is_empty())?;
+        Some(((key, Label(label.into())), standing))
     }
 
     /// Where the names of locks go on after this one.
@@ -131,8 +157,8 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn claim(&self, standing: Standing, id: &ClaimId) -> Vec<u8> {
-        format!("{}{}{}", self.base, standing.folder(), hex(id)).into_bytes()
+    pub(crate) fn claim(&self, standing: Standing, label: &Label) -> Vec<u8> {
+        format!("{}{}{}", self.base, standing.folder(), label.0).into_bytes()
     }
 
     pub(crate) fn limit(&self) -> Vec<u8> {
@@ -151,24 +177,19 @@ impl Lock {
 
     /// What decisions depend on: who holds, and the limit.
     pub(crate) fn held(&self) -> Span {
+        let (hold, wait) = (self.standing(Standing::Hold), self.standing(Standing::Wait));
+        Span { from: hold.from, to: wait.from }
+    }
+
+    /// Everybody who wants something.
+    pub(crate) fn wanting(&self) -> Span {
         let (grow, wait) = (self.standing(Standing::Grow), self.standing(Standing::Wait));
-        Span { from: grow.from, to: wait.from }
+        Span { from: grow.from, to: wait.to }
     }
 }
 
 fn hex(id: &ClaimId) -> String {
     id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn id_of(text: &str) -> Option<ClaimId> {
-    let mut bytes = [0; 16];
-    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(ClaimId::from_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -185,32 +206,42 @@ mod tests {
 
     #[test]
     fn no_lock_is_inside_another() {
-        let id = ClaimId::from_bytes([7; 16]);
+        let label = Label::of_id(&ClaimId::from_bytes([7; 16]));
         for (outer, inner) in
             [("a", "a/b"), ("a", "a/"), ("a", "a/hold/b"), ("a", "ab"), ("a", "a%2Fb"), ("a/b", "a%2Fb")]
         {
-            let name = lock(inner).claim(Standing::Hold, &id);
+            let name = lock(inner).claim(Standing::Hold, &label);
             assert!(!contains(&lock(outer).all(), &name), "{inner} in {outer}");
         }
     }
 
     #[test]
     fn who_waits_is_not_in_what_decisions_depend_on() {
-        let (lock, id) = (lock("a"), ClaimId::from_bytes([7; 16]));
-        assert!(contains(&lock.held(), &lock.claim(Standing::Hold, &id)));
-        assert!(contains(&lock.held(), &lock.claim(Standing::Grow, &id)));
+        let (lock, label) = (lock("a"), Label::numbered(7, 0, 1));
+        assert!(contains(&lock.held(), &lock.claim(Standing::Hold, &label)));
+        assert!(contains(&lock.held(), &lock.claim(Standing::Grow, &label)));
         assert!(contains(&lock.held(), &lock.limit()));
-        assert!(!contains(&lock.held(), &lock.claim(Standing::Wait, &id)));
-        assert!(contains(&lock.all(), &lock.claim(Standing::Wait, &id)));
+        assert!(!contains(&lock.held(), &lock.claim(Standing::Wait, &label)));
+        assert!(contains(&lock.all(), &lock.claim(Standing::Wait, &label)));
+    }
+
+    #[test]
+    fn who_only_holds_is_not_in_what_a_release_depends_on() {
+        let (lock, label) = (lock("a"), Label::numbered(7, 0, 1));
+        assert!(contains(&lock.wanting(), &lock.claim(Standing::Grow, &label)));
+        assert!(contains(&lock.wanting(), &lock.claim(Standing::Wait, &label)));
+        assert!(!contains(&lock.wanting(), &lock.claim(Standing::Hold, &label)));
+        assert!(!contains(&lock.wanting(), &lock.limit()));
     }
 
     #[test]
     fn a_name_leads_back_to_its_claim() {
-        let (names, id) = (Names::new("leasehold"), ClaimId::from_bytes([0xa5; 16]));
+        let (names, label) = (Names::new("leasehold"), Label::numbered(-7, 1, 2));
         for text in ["orders/42", "100%", "tab\there", "größe", "a/hold/b"] {
             let key = Key::new(text).unwrap();
-            let name = names.lock(&key).claim(Standing::Wait, &id);
-            assert_eq!(names.claim(&name), Some((id, (key, Standing::Wait))), "{text}");
+            let name = names.lock(&key).claim(Standing::Wait, &label);
+            assert_eq!(names.claim(&name), Some(((key, label.clone()), Standing::Wait)), "{text}");
+            assert_eq!(Label::of_name(&name), label);
         }
     }
 }

@@ -7,7 +7,7 @@ use leasehold_core::{Book, Inbox, Promotion};
 
 use crate::format::{Claimed, limit_value, value};
 use crate::inbox::{Note, Promoted};
-use crate::names::{Lock, Names, Standing};
+use crate::names::{Label, Lock, Names, Standing};
 use crate::state::State;
 use crate::wire::message::{Compare, Op};
 use crate::words::{delete, is_absent, is_of, is_unchanged_since, put};
@@ -17,10 +17,12 @@ use crate::words::{delete, is_absent, is_of, is_unchanged_since, put};
 const MOST_TOLD: usize = 32;
 
 /// What a claim that is not stored yet brings along.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Arrival {
     /// The lease that carries its key; 0 for none.
     pub(crate) lease: i64,
+    /// What it is called on that; `None` when no session carries it.
+    pub(crate) label: Option<Label>,
     pub(crate) limit: u64,
     pub(crate) round: u64,
 }
@@ -30,6 +32,8 @@ pub(crate) struct Arrival {
 pub(crate) struct Plan {
     pub(crate) compare: Vec<Compare>,
     pub(crate) ops: Vec<Op>,
+    /// It passes by those who were not looked at, and must not be carried out.
+    pub(crate) overreaches: bool,
 }
 
 impl Plan {
@@ -40,7 +44,7 @@ impl Plan {
         state: &State,
         book: &Book,
         outcome: &Outcome<T>,
-        arrival: Arrival,
+        arrival: &Arrival,
     ) -> Self {
         let mut plan = Self::default();
         let first = state.first_number();
@@ -50,13 +54,21 @@ impl Plan {
             if before.is_some_and(|claim| claim.row == row) {
                 continue;
             }
-            let name = lock.claim(Standing::of(&row), &row.id);
+            let label = match (before, &arrival.label) {
+                (Some(claim), _) => Label::of_name(&claim.name),
+                (None, Some(label)) => label.clone(),
+                (None, None) => Label::of_id(&row.id),
+            };
+            let name = lock.claim(Standing::of(&row), &label);
             let (lease, round) =
                 before.map_or((arrival.lease, arrival.round), |claim| (claim.lease, claim.round));
             let limit = book.head().map_or(arrival.limit, |head| head.limit);
+            plan.overreaches |= before.is_some_and(|claim| {
+                claim.row.held == 0 && row.held > 0 && state.is_beyond_sight(&claim.row)
+            });
             match before {
                 Some(claim) => plan.touch(claim, Some(&name)),
-                None => plan.compare.push(is_absent(&names.refused(&row.id))),
+                None => plan.compare.extend([is_absent(&names.refused(&row.id)), is_absent(&name)]),
             }
             plan.ops.push(put(name, value(&row, limit, round, first), lease));
         }

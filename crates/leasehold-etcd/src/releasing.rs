@@ -1,16 +1,15 @@
 //! The end of claims: given back, withdrawn, taken away.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::rule;
-use leasehold_core::{BootClock, Claim, ClaimId, Clock, Key, Moment, OpenBook, Released, Result};
+use leasehold_core::{BootClock, Claim, Clock, Key, Moment, OpenBook, Released, Result};
 
 use crate::deciding::Matter;
 use crate::names::Standing;
 use crate::session::seconds;
-use crate::state::{State, questions};
+use crate::state::{NEXT, State};
 use crate::store::Shared;
 use crate::wire::message::Txn;
 use crate::wire::{Connection, Fault, header};
@@ -48,56 +47,46 @@ impl Marks {
     }
 }
 
-/// Claims that have waited, so that others may wait behind them.
-#[derive(Debug, Default)]
-pub(crate) struct Crowded(Mutex<HashSet<ClaimId>>);
-
-impl Crowded {
-    pub(crate) fn note(&self, id: ClaimId) {
-        self.lock().insert(id);
-    }
-
-    /// Whether it has.
-    pub(crate) fn forget(&self, id: &ClaimId) -> bool {
-        self.lock().remove(id)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Shared {
     pub(crate) async fn release(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
-        let matter = &Matter::about(self.names.lock(&claim.key), &[claim.id]);
-        self.on_a_member(|member| async move {
-            match refuse_for {
-                None => self.give_back(&member, matter, claim).await,
-                Some(length) => {
-                    self.crowded.forget(&claim.id);
-                    self.withdraw(&member, matter, claim, length).await
+        let matter = Matter::about(self.names.lock(&claim.key), vec![self.own(claim)]);
+        let matter = &Matter { front: NEXT, ..matter };
+        let asked = self.labels.ask();
+        let released = self
+            .on_a_member(|member| async move {
+                match refuse_for {
+                    None => self.give_back(&member, matter, claim).await,
+                    Some(length) => self.withdraw(&member, matter, claim, length).await,
                 }
-            }
-        })
-        .await
+            })
+            .await;
+        if released.is_ok() {
+            self.labels.forget(&claim.id);
+        }
+        asked.heard(&released);
+        released
     }
 
-    /// One transaction when nobody waits; else who is next is granted by the one that gives back. Who has waited looks
-    /// first: a transaction that could write goes through the log even if it does not, and a look is cheap.
+    /// One transaction when nobody waits; else who is next is granted by the one that gives back. Who has waited knows who
+    /// is next from what was seen here last, or looks first: a transaction that could write goes through the log
+    /// even if it does not, and a look is cheap.
     async fn give_back(
         &self,
-        member: &Connection,
+        member: &Arc<Connection>,
         matter: &Matter,
         claim: &Claim,
     ) -> Result<Released, Fault> {
-        if self.crowded.forget(&claim.id) {
-            let seen = self.look(member, matter).await?;
+        let (lock, own) = (&matter.lock, self.own(claim));
+        if own.label.is_none() || self.labels.has_waited(&claim.id) {
+            let seen = match self.labels.seen(&claim.key).filter(|seen| seen.is_wanted_of(&claim.id)) {
+                Some(seen) => seen,
+                None => self.look(member, matter).await?,
+            };
             return self.end(member, matter, claim, seen).await;
         }
-        let (lock, own) = (&matter.lock, matter.lock.claim(Standing::Hold, &claim.id));
-        let alone = [is_empty(&lock.standing(Standing::Wait)), is_empty(&lock.standing(Standing::Grow))];
-        let compare = [vec![is_present(&own)], alone.to_vec()].concat();
-        let (success, failure) = (vec![delete(own)], questions(&self.names, lock, &matter.own));
+        let own = own.name(lock, Standing::Hold);
+        let compare = vec![is_present(&own), is_empty(&lock.wanting())];
+        let (success, failure) = (vec![delete(own)], self.questions(matter));
         let first = member.txn(&Txn { compare, success, failure }).await?;
         if first.succeeded {
             return Ok(Released::Held);
@@ -137,7 +126,7 @@ impl Shared {
     }
 
     pub(crate) async fn evict(&self, key: &Key, token: u64) -> Result<bool> {
-        let matter = &Matter::about(self.names.lock(key), &[]);
+        let matter = &Matter::about(self.names.lock(key), Vec::new());
         self.on_a_member(|member| async move {
             // Everybody: who waits for a latch ends with it.
             let all = member.range(&range(&matter.lock.all())).await?;

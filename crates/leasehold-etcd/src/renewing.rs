@@ -6,16 +6,17 @@ use leasehold_core::rule;
 use leasehold_core::{Answer, Claim, ClaimId, Key, OpenBook, Result};
 
 use crate::deciding::Matter;
-use crate::names::Standing;
+use crate::format::claimed;
+use crate::names::{Label, Standing};
 use crate::session::{Name, proven};
-use crate::state::State;
+use crate::state::{Own, State};
 use crate::store::{Shared, now};
 use crate::wire::message::{Header, KeyValue, Op, Range, Reply, Response, Txn};
 use crate::wire::{Connection, Fault, header};
 use crate::words::{MOST, all, read};
 
-/// What a session has beyond what its client knows, and how its claims stand.
-type Listed = HashMap<ClaimId, (Key, Standing)>;
+/// The claims that a session carries, by what they are called, and how they stand.
+type Listed = HashMap<(Key, Label), Standing>;
 
 impl Shared {
     pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
@@ -37,7 +38,7 @@ impl Shared {
         let answers: Vec<Answer> =
             claims.iter().map(|claim| answers.remove(&claim.id).unwrap_or(Answer::Gone)).collect();
         for (claim, _) in claims.iter().zip(&answers).filter(|(_, answer)| **answer == Answer::Gone) {
-            self.crowded.forget(&claim.id);
+            self.labels.forget(&claim.id);
         }
         Ok(answers)
     }
@@ -59,6 +60,7 @@ impl Shared {
         let kept = kept?;
         if kept.ttl <= 0 {
             self.sessions.forget(name, id);
+            self.labels.forget_sessions(&[id]);
             return Ok(gone());
         }
         // Without the list the known are looked for everywhere, and the unknown wait for the next round.
@@ -68,8 +70,10 @@ impl Shared {
         let extended = proven(&kept, proof).map(|ttl| name.said(ttl));
         let round = claims.first().map_or(0, |claim| claim.round);
         // Before the first renewal there was none that a claim could be older than.
-        for (id, (key, _)) in listed.iter().filter(|(id, _)| round > 0 && !known.contains(id)) {
-            self.withdraw_ghost(member, key, id, round).await?;
+        let ours: HashSet<(Key, Label)> =
+            claims.iter().filter_map(|claim| Some((claim.key.clone(), self.labels.of(&claim.id)?))).collect();
+        for ((key, label), standing) in listed.iter().filter(|(name, _)| round > 0 && !ours.contains(name)) {
+            self.withdraw_ghost(member, key, label, *standing, known, round).await?;
         }
         Ok(answers.into_iter().map(|(id, answer)| (id, answer.on_session(extended))).collect())
     }
@@ -86,9 +90,11 @@ impl Shared {
         let mut queues: BTreeMap<&Key, Vec<&Claim>> = BTreeMap::new();
         for claim in claims {
             let lock = self.names.lock(&claim.key);
-            let keys = seen.get(&claim.id).into_iter().flatten().cloned();
+            let label = self.own(claim).label;
+            let keys = label.as_ref().and_then(|label| seen.get(&(claim.key.clone(), label.clone())));
+            let keys = keys.into_iter().flatten().cloned();
             let state = State::of(&lock, proof.revision, keys).map_err(Fault::Final)?;
-            if state.claims.iter().any(|claimed| claimed.row.waits()) {
+            if label.is_none() || state.claim(&claim.id).is_some_and(|claimed| claimed.row.waits()) {
                 queues.entry(&claim.key).or_default().push(claim);
                 continue;
             }
@@ -108,8 +114,8 @@ impl Shared {
         key: &Key,
         claims: &[&Claim],
     ) -> Result<Vec<(ClaimId, Answer)>, Fault> {
-        let ids: Vec<ClaimId> = claims.iter().map(|claim| claim.id).collect();
-        let matter = Matter::about(self.names.lock(key), &ids);
+        let own = claims.iter().map(|claim| self.own(claim)).collect();
+        let matter = Matter::about(self.names.lock(key), own);
         let mut seen = self.look(member, &matter).await?;
         let mut answers = Vec::new();
         for claim in claims.iter().map(|claim| claim.on_session()) {
@@ -131,22 +137,24 @@ impl Shared {
         member: &Connection,
         claims: &[&Claim],
         listed: &Listed,
-    ) -> Result<(HashMap<ClaimId, Vec<KeyValue>>, Header), Fault> {
+    ) -> Result<(HashMap<(Key, Label), Vec<KeyValue>>, Header), Fault> {
         let mut ops: Vec<Op> = Vec::new();
         for claim in claims {
-            let lock = self.names.lock(&claim.key);
-            let known = listed.get(&claim.id).map(|(_, standing)| *standing);
+            // Who has no name here is looked for by the caller.
+            let Some(label) = self.own(claim).label else { continue };
+            let (lock, name) = (self.names.lock(&claim.key), (claim.key.clone(), label));
+            let known = listed.get(&name).copied();
             for standing in Standing::ALL.into_iter().filter(|it| known.is_none_or(|known| known == *it)) {
-                ops.push(read(Range { key: lock.claim(standing, &claim.id), ..Range::default() }));
+                ops.push(read(Range { key: lock.claim(standing, &name.1), ..Range::default() }));
             }
         }
         // Side by side it is a plain read; more than that goes through the log, which is as good a proof.
         let success = if ops.len() <= MOST { ops } else { vec![all(ops)] };
         let seen = member.txn(&Txn { success, ..Txn::default() }).await?;
-        let mut found: HashMap<ClaimId, Vec<KeyValue>> = HashMap::new();
+        let mut found: HashMap<(Key, Label), Vec<KeyValue>> = HashMap::new();
         collect(&seen.responses, &mut |kv| {
-            if let Some((id, _)) = self.names.claim(&kv.key) {
-                found.entry(id).or_default().push(kv.clone());
+            if let Some((name, _)) = self.names.claim(&kv.key) {
+                found.entry(name).or_default().push(kv.clone());
             }
         });
         Ok((found, header(seen.header)?))
@@ -157,14 +165,22 @@ impl Shared {
         &self,
         member: &Connection,
         key: &Key,
-        id: &ClaimId,
+        label: &Label,
+        standing: Standing,
+        known: &HashSet<ClaimId>,
         round: u64,
     ) -> Result<(), Fault> {
-        let matter = Matter::about(self.names.lock(key), &[*id]);
-        let seen = self.look(member, &matter).await?;
-        if seen.claim(id).is_some_and(|ghost| ghost.round < round) {
-            self.decide(member, &matter, seen, |ledger, now| rule::release(ledger, id, None, now)).await?;
+        let lock = self.names.lock(key);
+        let there = member.range(&Range { key: lock.claim(standing, label), ..Range::default() }).await?;
+        let Some(kv) = there.kvs.into_iter().next() else { return Ok(()) };
+        let ghost = claimed(key, kv).map_err(Fault::Final)?;
+        let id = &ghost.row.id;
+        if known.contains(id) || ghost.round >= round {
+            return Ok(());
         }
+        let matter = Matter::about(lock, vec![Own { id: *id, label: Some(label.clone()) }]);
+        let seen = self.look(member, &matter).await?;
+        self.decide(member, &matter, seen, |ledger, now| rule::release(ledger, id, None, now)).await?;
         Ok(())
     }
 }

@@ -131,10 +131,9 @@ impl Sessions {
         }
     }
 
-    /// Ends the sessions of a client that is gone. What fails ends by itself.
-    pub(crate) async fn close(&self, member: &Connection, inbox: Inbox) {
-        let over = self.take(|name| name.inbox == inbox);
-        revoke(member, &over).await;
+    /// The sessions of a client that is gone; from now on it has none.
+    pub(crate) fn take_of(&self, inbox: Inbox) -> Vec<i64> {
+        self.take(|name| name.inbox == inbox)
     }
 
     /// The sessions that are open; from now on none is.

@@ -1,16 +1,17 @@
 //! What is stored about one lock at one revision, as the book that the rule reads.
 
-use leasehold_core::rule::Head;
+use leasehold_core::rule::{Head, Row};
 use leasehold_core::{Book, ClaimId, Error, Fence, OpenBook, Place};
 
 use crate::format::{Claimed, claimed, first_number, limits};
-use crate::names::{Lock, Names, Standing};
+use crate::names::{Label, Lock, Names, Standing};
 use crate::wire::message::{By, KeyValue, Op, Range, Ranged, Reply, Response, Sort};
 use crate::words::{range, read};
 
-/// How many of those who wait are looked at. More need not be known: places are counted no further, and
-/// one decision grants no more.
-const FRONT: u64 = Place::COUNTED + 1;
+/// How many of those who wait are looked at where places are counted: they are counted no further.
+pub(crate) const FRONT: u64 = Place::COUNTED + 1;
+/// The same where it only matters who is next. A decision that would reach further is not carried out.
+pub(crate) const NEXT: u64 = 8;
 
 /// A lock as it was at a revision.
 #[derive(Clone, Debug)]
@@ -21,24 +22,46 @@ pub(crate) struct State {
     pub(crate) odd: Vec<Claimed>,
     /// How many wait, also those that were not looked at.
     waiting: u64,
+    /// How many of the first of them were looked at.
+    front: usize,
     /// The limit that claims declare and the one in force, where they differ; and the revision of that.
     pub(crate) resized: Option<(u64, u64, i64)>,
     /// Claims that must not be accepted any more.
     refused: Vec<ClaimId>,
 }
 
+/// A claim that must be known, wherever it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) id: ClaimId,
+    /// What it is called; `None` when it was not made here.
+    pub(crate) label: Option<Label>,
+}
+
+impl Own {
+    /// Its name if it stands so: no key has the one of a claim that was not made here.
+    pub(crate) fn name(&self, lock: &Lock, standing: Standing) -> Vec<u8> {
+        match &self.label {
+            Some(label) => lock.claim(standing, label),
+            None => lock.claim(standing, &Label::of_id(&self.id)),
+        }
+    }
+}
+
 /// What to ask to know a lock, and the claims `own` on it wherever they stand in the queue.
-pub(crate) fn questions(names: &Names, lock: &Lock, own: &[ClaimId]) -> Vec<Op> {
+pub(crate) fn questions(names: &Names, lock: &Lock, own: &[Own], front: u64) -> Vec<Op> {
+    // Who has no known name may be anywhere.
+    let is_known = own.iter().all(|own| own.label.is_some());
     let front = Range {
-        limit: FRONT.cast_signed(),
+        limit: if is_known { front.cast_signed() } else { 0 },
         sort: Sort::Ascend.into(),
         by: By::Created.into(),
         ..range(&lock.standing(Standing::Wait))
     };
     let mut ops = vec![read(range(&lock.held())), read(front)];
-    for id in own {
-        ops.push(read(Range { key: lock.claim(Standing::Wait, id), ..Range::default() }));
-        ops.push(read(Range { key: names.refused(id), ..Range::default() }));
+    for own in own {
+        ops.push(read(Range { key: own.name(lock, Standing::Wait), ..Range::default() }));
+        ops.push(read(Range { key: names.refused(&own.id), ..Range::default() }));
     }
     ops
 }
@@ -51,6 +74,7 @@ impl State {
             claims: Vec::new(),
             odd: Vec::new(),
             waiting: 0,
+            front: 0,
             resized: None,
             refused: Vec::new(),
         }
@@ -59,7 +83,7 @@ impl State {
     /// The answers to [`questions`].
     pub(crate) fn answered(
         lock: &Lock,
-        own: &[ClaimId],
+        own: &[Own],
         revision: i64,
         replies: &[Reply],
     ) -> Result<Self, Error> {
@@ -69,15 +93,16 @@ impl State {
         };
         let mut kvs: Vec<&KeyValue> = held.kvs.iter().chain(&front.kvs).collect();
         let mut refused = Vec::new();
-        for (id, about) in own.iter().zip(about_own.chunks(2)) {
+        for (own, about) in own.iter().zip(about_own.chunks(2)) {
             let is_new = |kv: &&KeyValue| kvs.iter().all(|known| known.key != kv.key);
             let waits: Vec<&KeyValue> = about[0].kvs.iter().filter(is_new).collect();
             kvs.extend(waits);
-            refused.extend((!about[1].kvs.is_empty()).then_some(*id));
+            refused.extend((!about[1].kvs.is_empty()).then_some(own.id));
         }
         let state = Self::of(lock, revision, kvs.into_iter().cloned())?;
         let waiting = u64::try_from(front.count).unwrap_or(0);
-        Ok(Self { waiting: waiting.saturating_sub(state.odd.len() as u64), refused, ..state })
+        let waiting = waiting.saturating_sub(state.odd.len() as u64);
+        Ok(Self { waiting, front: front.kvs.len(), refused, ..state })
     }
 
     /// A lock with these keys, and no others.
@@ -111,6 +136,24 @@ impl State {
     /// Whether the claim is there, in good order or not.
     pub(crate) fn has(&self, id: &ClaimId) -> bool {
         self.claims.iter().chain(&self.odd).any(|claim| claim.row.id == *id)
+    }
+
+    /// How many wait that were not looked at.
+    pub(crate) fn unseen(&self) -> u64 {
+        let seen = self.claims.iter().filter(|claim| claim.row.held == 0).count() as u64;
+        self.waiting.saturating_sub(seen)
+    }
+
+    /// Whether somebody who was not looked at may be before this claim that waits.
+    pub(crate) fn is_beyond_sight(&self, waiting: &Row) -> bool {
+        let is_before = |claim: &&Claimed| claim.row.held == 0 && claim.row.seat < waiting.seat;
+        self.unseen() > 0 && self.claims.iter().filter(is_before).count() >= self.front
+    }
+
+    /// Whether this claim holds, and somebody wants what it has.
+    pub(crate) fn is_wanted_of(&self, id: &ClaimId) -> bool {
+        let holds = self.claim(id).is_some_and(|claim| claim.row.held > 0);
+        holds && self.claims.iter().any(|claim| claim.row.waits())
     }
 
     /// The first number that a write based on this may draw. The write's real numbers are at least as large.
@@ -152,5 +195,30 @@ fn ranged(reply: &Reply) -> Option<&Ranged> {
     match &reply.response {
         Some(Response::Range(ranged)) => Some(ranged),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Claim, Key, Units};
+
+    use super::*;
+    use crate::claiming::waiting;
+
+    fn with_seat(seat: u64) -> Claimed {
+        let claim = Claim::new(Key::new("k").unwrap(), 3, Units::Exactly(1)).unwrap();
+        let row = Row { seat, ..waiting(&claim) };
+        Claimed { row, limit: 3, round: 0, name: Vec::new(), modified: 1, lease: 7 }
+    }
+
+    #[test]
+    fn nobody_passes_by_those_who_were_not_looked_at() {
+        let claims: Vec<Claimed> = [1, 2, 9].into_iter().map(with_seat).collect();
+        let state = State { claims, waiting: 5, front: 2, ..State::free() };
+        let is_beyond =
+            |state: &State| state.claims.iter().map(|c| state.is_beyond_sight(&c.row)).collect::<Vec<_>>();
+        assert_eq!(is_beyond(&state), [false, false, true]);
+        let state = State { waiting: 3, ..state };
+        assert_eq!(is_beyond(&state), [false, false, false], "there is nobody in between");
     }
 }

@@ -12,8 +12,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::inbox::listen;
+use crate::labels::Labels;
 use crate::names::Names;
-use crate::releasing::{Crowded, Marks};
+use crate::releasing::Marks;
 use crate::session::{Sessions, revoke};
 use crate::url::Target;
 use crate::wire::message::Range;
@@ -74,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) sessions: Sessions,
     pub(crate) marks: Marks,
-    pub(crate) crowded: Crowded,
+    pub(crate) labels: Labels,
     listeners: Mutex<Vec<AbortHandle>>,
 }
 
@@ -110,13 +111,13 @@ impl Etcd {
     pub fn from_url(url: &str) -> Result<Self> {
         let target = Target::parse(url)?;
         let names = Names::new(&target.prefix);
-        let (sessions, marks, crowded) = (Sessions::default(), Marks::default(), Crowded::default());
+        let (sessions, marks, labels) = (Sessions::default(), Marks::default(), Labels::default());
         let shared = Shared {
             link: Arc::new(Link::new(target)),
             names,
             sessions,
             marks,
-            crowded,
+            labels,
             listeners: Mutex::default(),
         };
         Ok(Self(Arc::new(shared)))

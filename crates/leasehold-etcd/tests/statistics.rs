@@ -73,6 +73,24 @@ async fn an_uncontended_acquire_is_one_transaction_and_so_is_its_release() {
 }
 
 #[tokio::test]
+async fn a_lock_that_is_used_again_has_no_new_names() {
+    let server = Server::start();
+    let client = connect(&server).await;
+    let names = || server.ctl(&["get", "--prefix", "--keys-only", "leasehold/lock/orders"]);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let guard = client.mutex("orders/42").acquire().await.unwrap();
+        let (second, mut waiting) = (client.clone(), JoinSet::new());
+        waiting.spawn(async move { second.mutex("orders/42").acquire().await });
+        until("it waits", async || names().contains("/wait/")).await;
+        seen.push(names());
+        guard.release().await.unwrap();
+        waiting.join_next().await.unwrap().unwrap().unwrap().release().await.unwrap();
+    }
+    assert!(seen.iter().all(|names| *names == seen[0]), "servers remember each until they compact: {seen:?}");
+}
+
+#[tokio::test]
 async fn a_busy_attempt_is_one_transaction_and_writes_nothing() {
     let server = Server::start();
     let (holder, client) = (connect(&server).await, connect(&server).await);

@@ -124,7 +124,7 @@ fn look(said: &str, key: &Key) -> RawState {
         let held = value["claims"][0]["held"].as_u64().unwrap_or(0);
         match pair[0].strip_prefix(&lock).and_then(|rest| rest.split('/').next()) {
             Some("hold") => (state.holders, state.units) = (state.holders + 1, state.units + held),
-            Some("grow") => {
+            Some("more") => {
                 (state.holders, state.units, state.waiters) =
                     (state.holders + 1, state.units + held, state.waiters + 1);
             }
