@@ -106,7 +106,7 @@ impl Shared {
         failure.extend(self.questions(&matter));
         failure.extend(greeting);
         let first = Txn { compare, success: plan.ops, failure };
-        let first = member.txn(&first).await?;
+        let first = member.txn_about(&matter.lock, first).await?;
         let proof = header(first.header)?;
         if first.succeeded {
             let numbers = (State::free().first_number(), first_number(proof.revision));

@@ -87,7 +87,7 @@ impl Shared {
         let own = own.name(lock, Standing::Hold);
         let compare = vec![is_present(&own), is_empty(&lock.wanting())];
         let (success, failure) = (vec![delete(own)], self.questions(matter));
-        let first = member.txn(&Txn { compare, success, failure }).await?;
+        let first = member.txn_about(lock, Txn { compare, success, failure }).await?;
         if first.succeeded {
             return Ok(Released::Held);
         }

@@ -4,6 +4,7 @@
 //! general client; and when a call fails we know whether its bytes can have left this process.
 
 mod connection;
+mod crowd;
 mod fault;
 mod grpc;
 mod link;

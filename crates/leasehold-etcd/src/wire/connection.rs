@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
+use super::crowd::Crowd;
 use super::fault::Fault;
 use super::grpc::{Caller, Incoming};
 use super::message::{
@@ -33,6 +34,7 @@ pub(crate) struct Connection {
     /// Whether it is over: nobody should start anything on it any more.
     retired: watch::Sender<bool>,
     driver: AbortHandle,
+    pub(super) crowd: Crowd,
 }
 
 impl Drop for Connection {
@@ -98,7 +100,8 @@ impl Connection {
         });
         let caller = Caller { requests, origin, token: None };
         let retired = watch::Sender::new(false);
-        let connection = Self { caller, timeout, retired, driver: driver.abort_handle() };
+        let (driver, crowd) = (driver.abort_handle(), Crowd::default());
+        let connection = Self { caller, timeout, retired, driver, crowd };
         if let Some(mut pings) = pings {
             // Our side is polite before the other has said a word: only its answer tells who is there.
             pings.ping(Ping::opaque()).await.map_err(strange)?;
