@@ -18,8 +18,10 @@ const SOON: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(120);
 
 async fn connect(server: &Server) -> Client {
-    let builder = Client::builder().defaults(Options::new().lease(LEASE));
-    builder.connect(Etcd::from_url(&server.url()).unwrap()).await.unwrap()
+    let builder = Client::builder().call_timeout(SOON).defaults(Options::new().lease(LEASE));
+    // On a busy machine nobody should give up and connect again: that would be counted too.
+    let url = format!("{}?timeout=30s&connect_timeout=30s", server.url());
+    builder.connect(Etcd::from_url(&url).unwrap()).await.unwrap()
 }
 
 /// The sum of the server's counters of this name with this label.
