@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::http::{Effect, Http, Reply, escape};
 
 /// A key's entry.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Entry {
     pub(crate) key: String,

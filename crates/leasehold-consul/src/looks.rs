@@ -88,10 +88,11 @@ async fn answer(http: &Http, mut looks: Vec<(String, Answer)>) {
     while !looks.is_empty() {
         match http.get_all(looks.iter().map(|(key, _)| key.clone()).collect()).await {
             Ok(Found::All(entries)) => {
-                let mut entries: HashMap<String, Entry> =
+                let entries: HashMap<String, Entry> =
                     entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
                 for (key, answer) in looks.drain(..) {
-                    let _ = answer.send(Ok(entries.remove(&key)));
+                    // Several may look at the same key.
+                    let _ = answer.send(Ok(entries.get(&key).cloned()));
                 }
             }
             Ok(Found::Absent(places)) => {

@@ -89,6 +89,20 @@ async fn a_renewal_looks_at_many_locks_at_once() {
 }
 
 #[tokio::test]
+async fn all_who_look_at_a_lock_at_the_same_moment_see_it() {
+    let server = Server::start();
+    let (client, _way) = overheard(&server).await;
+    let guard = client.mutex("orders/42").acquire().await.unwrap();
+    for _ in 0..20 {
+        let look = || client.inspect("orders/42");
+        let (one, two, three, renewed) = tokio::join!(look(), look(), look(), guard.renew(LEASE));
+        renewed.unwrap();
+        assert!([one, two, three].into_iter().all(|seen| seen.unwrap().is_some()), "it is held");
+    }
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
 async fn who_is_next_hears_of_the_death_of_who_holds() {
     let server = Server::start();
     let ((holder, _), (heir, way)) = (overheard(&server).await, overheard(&server).await);
