@@ -10,6 +10,7 @@ pub mod etcd;
 pub mod mariadb;
 pub mod memcached;
 mod peers;
+mod place;
 pub mod postgres;
 mod process;
 mod proxy;

@@ -1,10 +1,9 @@
 //! PostgreSQL servers, run by an unprivileged user, and PgBouncer in front of them.
 
 mod bouncer;
-mod place;
+mod database;
 
 pub use bouncer::Bouncer;
-use place::Place;
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,6 +15,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::place::Place;
 use crate::process::{Process, free_port, wait_until};
 
 /// How long a server may take until it answers: a crashed one recovers first.
