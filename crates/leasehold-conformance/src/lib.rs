@@ -15,6 +15,7 @@ pub mod mutants;
 mod panics;
 mod scene;
 mod spy;
+pub mod trouble;
 mod verdict;
 mod victim;
 mod views;
