@@ -1,7 +1,7 @@
 //! What it means when the database refuses, fails or says nothing.
 
 use leasehold_core::{Error, ErrorKind};
-use mysql_async::Error as Driver;
+use mysql_async::{DriverError, Error as Driver, IoError};
 
 /// Why a step did not come to its end.
 #[derive(Debug)]
@@ -78,18 +78,55 @@ pub(crate) fn refusal(cause: Driver) -> Error {
         Some(1146 | 1932 | 4091) => {
             (ErrorKind::Unavailable, "the lock tables are gone: they are made again if we may")
         }
-        Some(1064) => {
-            (ErrorKind::Unsupported, "the server does not know our statements: use MariaDB 10.6 or newer")
-        }
+        Some(1064) => (
+            ErrorKind::Unsupported,
+            "the server does not know our statements: use MariaDB 10.6, MySQL 8, or newer",
+        ),
         Some(_) => (ErrorKind::Unavailable, "the server refused"),
         None => (ErrorKind::Unavailable, "the connection broke: nothing was committed"),
     };
     Error::new(kind, message).at("mysql").because(cause)
 }
 
+/// Why there is no connection to `place`.
+pub(crate) fn connecting(cause: Driver, place: &str) -> Error {
+    let (kind, message) = match &cause {
+        Driver::Driver(DriverError::NoClientSslFlagFromServer) => (
+            ErrorKind::Denied,
+            "the server has no TLS: set it up there, or write ssl-mode=disabled if the network can be trusted",
+        ),
+        cause if is_certificate(cause) => (
+            ErrorKind::Denied,
+            "the certificates do not match: check ssl-ca, ssl-cert, ssl-key and the host's name",
+        ),
+        Driver::Server(_) => {
+            let error = refusal(cause);
+            let message = error.to_string();
+            let message = message.strip_prefix("mysql: ").unwrap_or(&message).to_owned();
+            return Error::new(error.kind(), format!("{place}: {message}")).at("mysql");
+        }
+        _ => (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached"),
+    };
+    Error::new(kind, format!("{place}: {message}")).at("mysql").because(cause)
+}
+
+/// Whether TLS refused: this side or the other.
+fn is_certificate(error: &Driver) -> bool {
+    match error {
+        Driver::Io(IoError::Tls(_)) => true,
+        Driver::Io(IoError::Io(cause)) => cause.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        _ => false,
+    }
+}
+
 /// Whether others were in the way: a deadlock, or a row that was not to be had.
 pub(crate) fn is_busy(error: &Driver) -> bool {
     matches!(code(error), Some(1213 | 1205))
+}
+
+/// Whether something was null that may not be.
+pub(crate) fn is_null(error: &Driver) -> bool {
+    code(error) == Some(1048)
 }
 
 /// Whether the tables are not there.

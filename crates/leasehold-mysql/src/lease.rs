@@ -1,5 +1,6 @@
 //! Leases in tables: the rule, over rows that are read and written in one short transaction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,13 +10,16 @@ use leasehold_core::{
     Answer, Book, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fence, Fut, Inbox, Info, Key, Leases,
     OpenBook, Page, Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
+use tokio::time::Instant;
 
 use crate::batch;
+use crate::crowd::Crowds;
 use crate::link::Link;
 use crate::poll::Poll;
 use crate::rows::{self, CLAIM, HEAD, get, strange};
-use crate::sql::{bytes, list};
+use crate::sql::{NOW, bytes, list};
 use crate::step::{About, Done, perform};
+use crate::swift;
 
 /// How many locks a page of `list` has.
 const PAGE: usize = 500;
@@ -36,8 +40,8 @@ pub static INFO: Info = Info {
     max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,
-    // A few milliseconds of the server's time.
-    batch: 400,
+    // Some ten milliseconds of the server's time, and less than it takes in one packet, however long the names.
+    batch: 1500,
 };
 
 /// Claims in tables.
@@ -45,12 +49,13 @@ pub static INFO: Info = Info {
 pub(crate) struct Leased {
     link: Arc<Link>,
     poll: Arc<Poll>,
+    crowds: Arc<Crowds>,
     calls: Arc<AtomicU64>,
 }
 
 impl Leased {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, poll: Arc::default(), calls: Arc::default() }
+        Self { link, poll: Arc::default(), crowds: Arc::default(), calls: Arc::default() }
     }
 
     /// Removes everything that is over. Says how many locks were cleaned.
@@ -65,43 +70,81 @@ impl Leased {
         }
     }
 
-    /// Performs an operation in a task of its own: a connection whose statement is left alone half-way is of no use.
+    /// Performs an operation, in a task of its own: a connection whose statement is left alone half-way is of no use.
     async fn operate<T: Send + 'static>(
         &self,
         about: About,
+        until: Instant,
         operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync + 'static,
     ) -> Result<T> {
-        let (link, poll) = (self.link.clone(), self.poll.clone());
-        let task = tokio::spawn(async move {
-            let Done { answer, promoted, ended } = perform(&link, &about, operation).await?;
+        let Self { link, poll, crowds, .. } = self.clone();
+        apart(async move {
+            let Done { answer, promoted, ended, crowded } = perform(&link, &about, until, operation).await?;
+            if crowded {
+                crowds.note(&about.key);
+            }
             poll.promoted(&promoted);
             poll.look(&about.key, &ended);
             answer
-        });
-        task.await.unwrap_or_else(|_| Err(gone()))
+        })
+        .await
     }
 
     async fn ask(&self, claim: &Claim) -> Result<Answer> {
-        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: true };
-        let asked = claim.clone();
-        let answer = self.operate(about, move |book, now| rule::claim(book, &asked, now)).await?;
+        let until = self.link.deadline();
+        let granted = if self.crowds.has(&claim.key) {
+            None
+        } else {
+            let (link, asked) = (self.link.clone(), claim.clone());
+            apart(async move { swift::claim(&link, &asked, until).await }).await?
+        };
+        let answer = match granted {
+            Some(answer) => answer,
+            None => self.ask_the_rule(claim, until).await?,
+        };
         self.poll.note(&self.link, claim, &answer);
         self.sweep();
         Ok(answer)
     }
 
+    async fn ask_the_rule(&self, claim: &Claim, until: Instant) -> Result<Answer> {
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: true };
+        let asked = claim.clone();
+        let answer = self.operate(about, until, move |book, now| rule::claim(book, &asked, now)).await?;
+        if !matches!(answer, Answer::Granted(_)) {
+            self.crowds.note(&claim.key);
+        }
+        Ok(answer)
+    }
+
+    async fn give_back(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
+        self.poll.forget(&claim.id);
+        let until = self.link.deadline();
+        if refuse_for.is_none() && !self.crowds.has(&claim.key) {
+            let (link, key, id) = (self.link.clone(), claim.key.clone(), claim.id);
+            if apart(async move { swift::release(&link, &key, &id, until).await }).await? {
+                return Ok(Released::Held);
+            }
+        }
+        // A claim that is on its way must find the refusal: both take the lock's row.
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: refuse_for.is_some() };
+        let id = claim.id;
+        self.operate(about, until, move |book, now| rule::release(book, &id, refuse_for, now)).await
+    }
+
     async fn extend_one(&self, claim: &Claim) -> Result<Answer> {
         let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: false };
         let asked = claim.clone();
-        let answer = self.operate(about, move |book, now| rule::renew(book, &asked, now)).await?;
+        let answer = self
+            .operate(about, self.link.deadline(), move |book, now| rule::renew(book, &asked, now))
+            .await?;
         self.poll.note(&self.link, claim, &answer);
         Ok(answer)
     }
 
     async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
         let (link, all) = (self.link.clone(), claims.to_vec());
-        let task = tokio::spawn(async move { batch::extend(&link, &all).await });
-        let extended = task.await.unwrap_or_else(|_| Err(gone()))?;
+        let extended = apart(async move { batch::extend(&link, &all).await }).await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, answer) in claims.iter().zip(extended) {
             answers.push(match answer {
@@ -126,7 +169,6 @@ impl Leased {
     }
 
     async fn sweep_some(&self) -> Result<u64> {
-        const NOW: &str = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
         let sql = format!(
             "DELETE FROM leasehold_refusals WHERE until <= {NOW} LIMIT 1000; \
              SELECT name FROM leasehold_keys WHERE quiet_until <= {NOW} AND declared > 0 LIMIT {SWEPT}"
@@ -135,7 +177,7 @@ impl Leased {
         for row in &rows {
             let key = name(row, 0)?;
             let about = About { key, ids: Vec::new(), makes: false };
-            self.operate(about, |book, now| rule::pass(book, now)).await?;
+            self.operate(about, self.link.deadline(), |book, now| rule::pass(book, now)).await?;
         }
         Ok(rows.len() as u64)
     }
@@ -149,18 +191,22 @@ impl Leased {
         let (head, claim) =
             (HEAD.split(", ").map(|c| format!("k.{c}")), CLAIM.split(", ").map(|c| format!("c.{c}")));
         let sql = format!(
-            "SELECT k.name, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), {}, {} FROM leasehold_keys k \
-             LEFT JOIN leasehold_claims c USING (name) WHERE k.name IN ({names}) AND k.declared > 0 ORDER BY k.name",
+            "SELECT k.name, {NOW}, {}, {} FROM leasehold_keys k \
+             LEFT JOIN leasehold_claims c USING (name) WHERE k.name IN ({names}) AND k.declared > 0",
             list(head),
             list(claim)
         );
-        let rows = self.link.read(&sql).await?;
+        // Sorted here: the server would make a table on its disk for that.
+        let mut rows = BTreeMap::<Vec<u8>, Vec<_>>::new();
+        for row in self.link.read(&sql).await? {
+            rows.entry(get(&row, 0)?).or_default().push(row);
+        }
         let mut shown = Vec::new();
-        for of_one in rows.chunk_by(|a, b| a.get::<Vec<u8>, _>(0) == b.get::<Vec<u8>, _>(0)) {
+        for of_one in rows.into_values() {
             let Some(first) = of_one.first() else { continue };
             let (key, now) = (name(first, 0)?, get::<i64>(first, 1)?.cast_unsigned());
             let mut claims = Vec::new();
-            for row in of_one {
+            for row in &of_one {
                 if get::<Option<Vec<u8>>>(row, 10)?.is_some() {
                     claims.push(rows::claim(row, 10)?);
                 }
@@ -188,8 +234,11 @@ impl Leased {
     }
 }
 
-fn gone() -> Error {
-    Error::new(ErrorKind::Indeterminate, "the runtime that the store worked on is gone").at("mysql")
+/// Lets work go on though its caller does not wait for it any more.
+async fn apart<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    tokio::spawn(work).await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Indeterminate, "the runtime that the store worked on is gone").at("mysql"))
+    })
 }
 
 fn name(row: &mysql_async::Row, at: usize) -> Result<Key> {
@@ -228,23 +277,18 @@ impl Store for Leased {
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
-            let makes = matches!(change, Change::Limit(_));
+            let (until, makes) = (self.link.deadline(), matches!(change, Change::Limit(_)));
             let about = About { key: claim.key.clone(), ids: ids(claim, change), makes };
             let (asked, wish) = (claim.clone(), change.clone());
-            let answer = self.operate(about, move |book, now| rule::amend(book, &asked, &wish, now)).await?;
+            let answer =
+                self.operate(about, until, move |book, now| rule::amend(book, &asked, &wish, now)).await?;
             self.poll.note(&self.link, claim, &answer);
             Ok(answer)
         })
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
-        Box::pin(async move {
-            self.poll.forget(&claim.id);
-            // A claim that is on its way must find the refusal: both take the lock's row.
-            let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: refuse_for.is_some() };
-            let id = claim.id;
-            self.operate(about, move |book, now| rule::release(book, &id, refuse_for, now)).await
-        })
+        Box::pin(self.give_back(claim, refuse_for))
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {
@@ -257,6 +301,6 @@ impl Store for Leased {
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
         let about = About { key: key.clone(), ids: Vec::new(), makes: false };
-        Box::pin(self.operate(about, move |book, now| rule::evict(book, token, now)))
+        Box::pin(self.operate(about, self.link.deadline(), move |book, now| rule::evict(book, token, now)))
     }
 }

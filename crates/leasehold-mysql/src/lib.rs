@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod crowd;
+mod dialect;
 mod fault;
 mod lease;
 mod link;
@@ -10,6 +12,8 @@ mod session;
 mod sql;
 mod step;
 mod store;
+mod swift;
+mod tls;
 mod url;
 
 pub use lease::INFO;

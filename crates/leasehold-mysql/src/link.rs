@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Row};
+use mysql_async::{Conn, Opts, OptsBuilder, Row};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::fault::{is_missing, refusal};
+use crate::dialect::{self, Dialect};
+use crate::fault::{connecting, is_missing, refusal};
 use crate::rows::{get, strange};
 use crate::sql::{bytes, init_sql, with};
+use crate::tls;
 use crate::url::Target;
 
 /// The connections of one store.
@@ -22,6 +24,8 @@ pub(crate) struct Link {
     places: Semaphore,
     /// Whether the tables were seen.
     is_ready: AtomicBool,
+    /// What was seen with them.
+    dialect: Mutex<Dialect>,
 }
 
 /// A connection that one step has for itself.
@@ -34,12 +38,18 @@ pub(crate) struct Wire<'a> {
 impl Link {
     pub(crate) fn new(target: Target) -> Arc<Self> {
         let places = Semaphore::new(target.connections);
-        Arc::new(Self { target, idle: Mutex::default(), places, is_ready: AtomicBool::new(false) })
+        let (idle, is_ready, dialect) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { target, idle, places, is_ready, dialect })
     }
 
     /// The statements that make the tables.
     pub(crate) fn init_sql(&self) -> String {
         init_sql(&self.target.prefix).expect("the prefix was checked with the URL")
+    }
+
+    /// When a call that begins now is over.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.target.timeout
     }
 
     /// A connection, by then.
@@ -61,14 +71,13 @@ impl Link {
     /// A connection with these settings, by then, that nobody else uses.
     pub(crate) async fn dial_as(&self, opts: Opts, until: Instant) -> Result<Conn> {
         let limit = self.target.connect_timeout.min(until - Instant::now());
-        let made = timeout(limit, Conn::new(opts)).await;
-        let place = &self.target.place;
-        let why = |error: Error| {
-            let message = error.to_string();
-            let message = message.strip_prefix("mysql: ").unwrap_or(&message).to_owned();
-            Error::new(error.kind(), format!("{place}: {message}")).at("mysql")
+        let opts = match &self.target.tls {
+            Some(files) => OptsBuilder::from_opts(opts).ssl_opts(tls::options(files)?).into(),
+            None => opts,
         };
-        let mut conn = made.map_err(|_| late())?.map_err(|cause| why(refusal(cause)))?;
+        let made = timeout(limit, Conn::new(opts)).await;
+        let made = made.map_err(|_| late())?;
+        let mut conn = made.map_err(|cause| connecting(cause, &self.target.place))?;
         if !self.is_ready.load(Ordering::Acquire) {
             timeout_at(until, self.prepare(&mut conn)).await.map_err(|_| late())??;
             self.is_ready.store(true, Ordering::Release);
@@ -101,13 +110,21 @@ impl Link {
             })?;
             seen = conn.query_first(&ask).await;
         }
-        match seen.map_err(refusal)? {
-            Some(1) => Ok(()),
-            _ => {
-                let message = "the lock tables were made by another version of leasehold: use another prefix";
-                Err(Error::new(ErrorKind::Conflict, message).at("mysql"))
-            }
+        if seen.map_err(refusal)? != Some(1) {
+            let message = "the lock tables were made by another version of leasehold: use another prefix";
+            return Err(Error::new(ErrorKind::Conflict, message).at("mysql"));
         }
+        let ask = with(&self.target.prefix, dialect::ASK);
+        let said: Option<(String, Option<String>)> = conn.query_first(ask).await.map_err(refusal)?;
+        let (version, numbers) = said.ok_or_else(|| strange("no version"))?;
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) =
+            Dialect::new(&version, numbers.as_deref());
+        Ok(())
+    }
+
+    /// How to talk to this server.
+    pub(crate) fn dialect(&self) -> Dialect {
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tables are not there any more: looks again with the next connection.
@@ -122,8 +139,9 @@ impl Link {
         let id = bytes(&fastrand::u128(..).to_le_bytes());
         let rows = self
             .read(&format!(
-                "SELECT NEXT VALUE FOR leasehold_numbers; START TRANSACTION; \
-                 INSERT INTO leasehold_refusals VALUES ({id}, 0); DELETE FROM leasehold_refusals WHERE id = {id}; COMMIT"
+                "START TRANSACTION; {}; INSERT INTO leasehold_refusals VALUES ({id}, 0); \
+                 DELETE FROM leasehold_refusals WHERE id = {id}; COMMIT",
+                self.dialect().draw("")
             ))
             .await?;
         let number = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
@@ -132,7 +150,7 @@ impl Link {
 
     /// The rows that one statement answers, outside of any transaction.
     pub(crate) async fn read(&self, sql: &str) -> Result<Vec<Row>> {
-        let until = Instant::now() + self.target.timeout;
+        let until = self.deadline();
         let mut wire = self.connected(until).await?;
         let rows = timeout_at(until, wire.say(&with(&self.target.prefix, sql))).await;
         match rows {
@@ -154,6 +172,11 @@ impl Link {
 impl Wire<'_> {
     pub(crate) async fn say(&mut self, sql: &str) -> Result<Vec<Row>, mysql_async::Error> {
         say(&mut self.conn, sql).await
+    }
+
+    /// How many rows the last statement changed.
+    pub(crate) fn affected(&self) -> u64 {
+        self.conn.affected_rows()
     }
 
     /// It is in order, and nothing is open on it: others may use it.

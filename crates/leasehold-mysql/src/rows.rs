@@ -66,20 +66,20 @@ pub(crate) fn claim(row: &Row, from: usize) -> Result<Stored> {
 }
 
 /// A claim as it is written: the columns of [`CLAIM`], and its turn.
-pub(crate) fn values(row: &Stored) -> String {
+pub(crate) fn values(row: &Stored, time: impl Fn(u64) -> String, drawn: impl Fn(u64) -> String) -> String {
     let given: Vec<u8> = row.given.iter().flat_map(|op| op.to_le_bytes()).collect();
     let turn = row.waits().then(|| rank(row));
     [
         bytes(row.id.as_bytes()),
-        number(row.seat),
-        number(row.token),
+        drawn(row.seat),
+        drawn(row.token),
         number(row.held),
         number(row.wanted),
         number(row.least),
-        number(row.since),
+        time(row.since),
         maybe(row.lease.map(clamp)),
         number(row.patience),
-        maybe(row.expires.map(clamp)),
+        row.expires.map_or_else(|| maybe(None), time),
         number(row.lock_delay),
         row.inbox.0.cast_signed().to_string(),
         bytes(row.label.as_bytes()),
@@ -88,6 +88,21 @@ pub(crate) fn values(row: &Stored) -> String {
         bytes(&given),
         u8::from(row.asked).to_string(),
         maybe(turn),
+    ]
+    .join(", ")
+}
+
+/// A lock as it is written when it is new: the columns of [`HEAD`].
+pub(crate) fn head_values(head: &Head, time: impl Fn(u64) -> String) -> String {
+    [
+        number(head.limit),
+        number(head.effective),
+        number(head.held),
+        number(head.claims),
+        number(head.waiting),
+        time(head.quiet_until),
+        number(head.last),
+        time(head.last_until),
     ]
     .join(", ")
 }

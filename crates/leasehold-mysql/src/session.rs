@@ -111,7 +111,8 @@ impl Database for Locks {
         let rows = self
             .link
             .read(&format!(
-                "SELECT 'r' {one}; SELECT 'x' {one} FOR UPDATE SKIP LOCKED; SELECT 's' {one} LOCK IN SHARE MODE SKIP LOCKED"
+                "SELECT 'r' {one}; SELECT 'x' {one} FOR UPDATE SKIP LOCKED; SELECT 's' {one} {} SKIP LOCKED",
+                self.link.dialect().share()
             ))
             .await?;
         let said = rows.iter().map(|row| get::<String>(row, 0)).collect::<Result<Vec<_>>>()?.concat();
@@ -160,7 +161,7 @@ impl Line {
         let of_name = format!("FROM leasehold_rows WHERE name = {}", bytes(key.as_str().as_bytes()));
         let how = match sharing {
             Sharing::Exclusive => "FOR UPDATE",
-            Sharing::Shared => "LOCK IN SHARE MODE",
+            Sharing::Shared => self.link.dialect().share(),
         };
         let lock = format!("START TRANSACTION; SELECT 'locked' {of_name} {how} SKIP LOCKED");
         // A plain read sees also what others have locked.

@@ -16,6 +16,10 @@ const LONGEST: usize = 40;
 /// microseconds and must not get ahead of it: who drops the tables would get smaller tokens from the next ones.
 pub(crate) const NUMBERS: u64 = 16;
 
+/// The time by the database's clock, in milliseconds. Never by way of a time zone: where an hour comes twice a year, every
+/// lease would end early.
+pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000";
+
 /// The statements that make everything a store needs, with this at the front of every table's name. They can be run again.
 ///
 /// ```

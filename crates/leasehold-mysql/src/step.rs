@@ -9,10 +9,11 @@ use leasehold_core::rule::{Head, Outcome, Row as Stored};
 use leasehold_core::{Book, ClaimId, Fence, Inbox, Key, OpenBook, Promotion, Result};
 use tokio::time::{Instant, timeout_at};
 
+use crate::dialect::Dialect;
 use crate::fault::{Stop, is_missing};
 use crate::link::{Link, Wire, late};
 use crate::rows::{self, CLAIM, HEAD, get, strange};
-use crate::sql::{NUMBERS, bytes, list, with};
+use crate::sql::{NOW, NUMBERS, bytes, list, with};
 
 /// How many who wait are read at first: of a long queue only the front matters, nearly always.
 const FRONT: usize = 100;
@@ -38,6 +39,8 @@ pub(crate) struct Done<T> {
     pub(crate) answer: Result<T>,
     pub(crate) promoted: Vec<Promotion>,
     pub(crate) ended: Vec<Inbox>,
+    /// Whether there are others on the lock.
+    pub(crate) crowded: bool,
 }
 
 /// What was read.
@@ -57,9 +60,9 @@ struct Seen {
 pub(crate) async fn perform<T: Send>(
     link: &Link,
     about: &About,
+    until: Instant,
     operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
 ) -> Result<Done<T>> {
-    let until = Instant::now() + link.target.timeout;
     let mut sight = Sight::Front;
     loop {
         let mut wire = link.connected(until).await?;
@@ -86,8 +89,8 @@ async fn attempt<T: Send>(
     until: Instant,
     operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
 ) -> Result<Done<T>, Stop> {
-    let prefix = &link.target.prefix;
-    let heard = timeout_at(until, wire.say(&with(prefix, &question(about, sight)))).await;
+    let (prefix, dialect) = (&link.target.prefix, link.dialect());
+    let heard = timeout_at(until, wire.say(&with(prefix, &question(about, sight, dialect)))).await;
     let heard = heard.map_err(|_| Stop::Failed(late()))?;
     let heard = heard.map_err(|cause| {
         if is_missing(&cause) {
@@ -103,7 +106,9 @@ async fn attempt<T: Send>(
         // An operation that fails changes nothing.
         Err(error) => {
             return match timeout_at(until, wire.say("ROLLBACK")).await {
-                Ok(Ok(_)) => Ok(Done { answer: Err(error), promoted: Vec::new(), ended: Vec::new() }),
+                Ok(Ok(_)) => {
+                    Ok(Done { answer: Err(error), promoted: Vec::new(), ended: Vec::new(), crowded: true })
+                }
                 _ => Err(Stop::Failed(error)),
             };
         }
@@ -113,18 +118,19 @@ async fn attempt<T: Send>(
         // The walk may have stopped because it saw no more.
         return Err(Stop::Blind);
     }
-    let words = changes(about, &seen, &before, &refused);
+    let words = changes(about, &seen, &before, &refused, dialect);
     let said = timeout_at(until, wire.say(&with(prefix, &words))).await;
     let said = said.map_err(|_| Stop::Unknown("no answer in time".to_owned()))?;
     said.map_err(Stop::after)?;
-    Ok(Done { answer, promoted, ended })
+    let crowded = seen.book.head().is_some_and(|head| head.claims > 1);
+    Ok(Done { answer, promoted, ended, crowded })
 }
 
 /// What to ask: everything that the rule could want to know. Every row says in its first column what it is.
-fn question(about: &About, sight: Sight) -> String {
+fn question(about: &About, sight: Sight, dialect: Dialect) -> String {
     let name = bytes(about.key.as_str().as_bytes());
     let ids = list(about.ids.iter().map(|id| bytes(id.as_bytes())));
-    let mut sql = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; ".to_owned();
+    let mut sql = "START TRANSACTION; ".to_owned();
     if about.makes {
         sql += &format!(
             "INSERT INTO leasehold_keys VALUES ({name}, 0, 0, 0, 0, 0, 0, 0, 0) ON DUPLICATE KEY UPDATE held = held; "
@@ -144,9 +150,7 @@ fn question(about: &About, sight: Sight) -> String {
     if !ids.is_empty() {
         sql += &format!("SELECT 'r', id, until FROM leasehold_refusals WHERE id IN ({ids}); ");
     }
-    sql += "SELECT 't', CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED), NEXT VALUE FOR leasehold_numbers, \
-            (SELECT born FROM leasehold_store)";
-    sql
+    sql + &dialect.draw(&format!("'t', {NOW}, (SELECT born FROM leasehold_store),"))
 }
 
 fn read(heard: &[mysql_async::Row]) -> Result<Seen> {
@@ -160,8 +164,8 @@ fn read(heard: &[mysql_async::Row]) -> Result<Seen> {
             _ => times = Some((get::<i64>(row, 1)?, get::<i64>(row, 2)?, get::<i64>(row, 3)?)),
         }
     }
-    let (now, base, born) = times.ok_or_else(|| strange("no time"))?;
-    let (now, base, born) = (now.cast_unsigned(), base.cast_unsigned(), born.cast_unsigned());
+    let (now, born, base) = times.ok_or_else(|| strange("no time"))?;
+    let [now, born, base] = [now, born, base].map(i64::cast_unsigned);
     let mut fence = Fence::above(base - 1).born(born);
     for (id, until) in marks {
         let id = id.try_into().map_err(|_| strange("an id"))?;
@@ -183,7 +187,13 @@ fn refusals(fence: &Fence) -> BTreeMap<ClaimId, u64> {
 }
 
 /// The statements that make the database look like the book, and commit.
-fn changes(about: &About, seen: &Seen, before: &Contents, refused: &BTreeMap<ClaimId, u64>) -> String {
+fn changes(
+    about: &About,
+    seen: &Seen,
+    before: &Contents,
+    refused: &BTreeMap<ClaimId, u64>,
+    dialect: Dialect,
+) -> String {
     let name = bytes(about.key.as_str().as_bytes());
     let mut sql = String::new();
     let (head, now) = contents(&seen.book);
@@ -193,7 +203,8 @@ fn changes(about: &About, seen: &Seen, before: &Contents, refused: &BTreeMap<Cla
         sql += &format!("DELETE FROM leasehold_claims WHERE name = {name} AND id IN ({gone}); ");
     }
     let changed = now.values().filter(|row| before.1.get(&row.id) != Some(*row));
-    let changed = list(changed.map(|row| format!("({name}, {})", rows::values(row))));
+    let changed =
+        list(changed.map(|row| format!("({name}, {})", rows::values(row, rows::number, rows::number))));
     if !changed.is_empty() {
         sql += &format!("REPLACE INTO leasehold_claims (name, {CLAIM}, turn) VALUES {changed}; ");
     }
@@ -209,8 +220,7 @@ fn changes(about: &About, seen: &Seen, before: &Contents, refused: &BTreeMap<Cla
         sql += &format!("REPLACE INTO leasehold_refusals VALUES ({id}, {until}); ");
     }
     if seen.fence.last() >= seen.base + NUMBERS {
-        // Never back: a smaller one is ignored.
-        sql += &format!("SELECT SETVAL(leasehold_numbers, {}); ", seen.fence.last());
+        sql += &format!("{}; ", dialect.leap(seen.fence.last()));
     }
     sql + "COMMIT"
 }

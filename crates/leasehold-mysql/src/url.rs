@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::url::{About, Url};
+use leasehold_core::url::{About, TlsFiles, Url};
 use leasehold_sql::Mode;
 use mysql_async::{Opts, OptsBuilder};
 
 use crate::sql::{PREFIX, check_prefix};
+use crate::tls;
 
 const PORT: u16 = 3306;
 
 const ABOUT: About =
     About { store: "mysql", forms: "write it like mysql://user:password@host:3306/database" };
 
-const KNOWN: &str = "known are prefix, mode, timeout, connect_timeout, connections and socket";
+const KNOWN: &str = "known are prefix, mode, timeout, connect_timeout, connections, socket, ssl-mode, ssl-ca, \
+                     ssl-cert and ssl-key";
 
 /// How many connections a store makes at most.
 const CONNECTIONS: usize = 8;
@@ -23,6 +25,8 @@ const CONNECTIONS: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) opts: Opts,
+    /// Whom to trust; `None` for no TLS.
+    pub(crate) tls: Option<TlsFiles>,
     /// Where the server is, for messages.
     pub(crate) place: String,
     /// What table names start with.
@@ -50,12 +54,17 @@ impl Target {
             return Err(ABOUT.invalid("connections is not from 1 to 100: write connections=8"));
         }
         let socket = query.take("socket");
+        let tls = tls::parse(ABOUT, query)?;
+        if socket.is_some() && tls.is_some() {
+            return Err(ABOUT.invalid("a socket of this machine needs no TLS: leave ssl-mode out"));
+        }
         let segments = url.segments()?;
         let [database] = segments.as_slice() else {
             return Err(ABOUT.invalid("no database named: mysql://user:password@host:3306/database"));
         };
-        // A statement that waits for a row ends at the server too. The server counts in seconds.
-        let wait = timeout.as_secs().max(1);
+        // A statement that waits for a row ends at the server too, before its caller gives up where the server's seconds allow
+        // it: then both know that it did not happen.
+        let wait = timeout.mul_f32(0.8).as_secs().max(1);
         let mut builder = OptsBuilder::default()
             .user(url.login.user.clone())
             .pass(url.login.password.clone())
@@ -77,25 +86,25 @@ impl Target {
             }
         };
         url.query.done(KNOWN)?;
-        Ok(Self { opts: builder.into(), place, prefix, mode, timeout, connect_timeout, connections })
+        Ok(Self { opts: builder.into(), tls, place, prefix, mode, timeout, connect_timeout, connections })
     }
 
     /// A connection that the server ends, with everything that it holds, when it was silent for this long. It hardly waits for a row.
     pub(crate) fn pinned(&self, silence: Duration) -> Opts {
         // The server counts in seconds. Never earlier than asked for.
         let seconds = silence.as_nanos().div_ceil(1_000_000_000).max(1);
-        let mut all = settings(1, u64::try_from(seconds).unwrap_or(u64::MAX));
-        all.push("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned());
-        OptsBuilder::from_opts(self.opts.clone()).setup(all).into()
+        let settings = settings(1, u64::try_from(seconds).unwrap_or(u64::MAX));
+        OptsBuilder::from_opts(self.opts.clone()).setup(settings).into()
     }
 }
 
 /// What every session of ours is like: how many seconds it waits for a row, and how many it may be silent.
 fn settings(wait: u64, silence: u64) -> Vec<String> {
-    vec![format!(
+    let settings = format!(
         "SET SESSION innodb_lock_wait_timeout = {wait}, SESSION wait_timeout = {silence}, SESSION autocommit = 1, \
          SESSION sql_mode = 'STRICT_ALL_TABLES'"
-    )]
+    );
+    vec![settings, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned()]
 }
 
 #[cfg(test)]
@@ -128,6 +137,10 @@ mod tests {
             "mysql://h/d?connections=0",
             "mysql://h/d?conections=3",
             "mysql://a,b/d",
+            "mysql://h/d?ssl-mode=preferred",
+            "mysql://h/d?ssl-ca=ca.pem",
+            "mysql://h/d?ssl-mode=required&ssl-cert=c.pem",
+            "mysql:///d?socket=s&ssl-mode=required",
             "mysql://h/d/e",
         ] {
             assert_eq!(Target::parse(url).unwrap_err().kind(), ErrorKind::Invalid, "{url}");

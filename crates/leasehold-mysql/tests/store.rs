@@ -1,7 +1,7 @@
 //! What is particular to MariaDB: statements that fail half-way, rights, and what is left when somebody drops the tables.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Store, Units};
 use leasehold_mysql::{Mysql, init_sql};
@@ -28,17 +28,23 @@ fn prepared() -> MariaDb {
 #[tokio::test]
 async fn a_claim_whose_last_write_fails_is_not_granted_and_leaves_nothing() {
     let server = prepared();
-    let (store, claim) = (store(&server.url()), claim("k"));
-    server.sql(
-        "CREATE TRIGGER test.no BEFORE UPDATE ON test.leasehold_keys FOR EACH ROW
-         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'",
-    );
-    let error = store.claim(&claim).await.unwrap_err();
-    assert!(error.is_retryable(), "{error}");
-    assert_eq!(store.inspect(&claim.key).await.unwrap(), None);
-    server.sql("DROP TRIGGER test.no");
-    // Whatever it was is not told to the next who uses the connection.
-    assert!(matches!(store.claim(&claim).await.unwrap(), Answer::Granted(_)));
+    let (store, [first, second]) = (store(&server.url()), [claim("k"), claim("k")]);
+    // The first finds the lock free, the second does not: they go different ways.
+    for (claim, write) in
+        [(&first, "INSERT ON test.leasehold_claims"), (&second, "UPDATE ON test.leasehold_keys")]
+    {
+        let before = store.inspect(&claim.key).await.unwrap().map(|lock| lock.waiters.len());
+        server.sql(&format!(
+            "CREATE TRIGGER test.no BEFORE {write} FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'"
+        ));
+        let error = store.claim(claim).await.unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(store.inspect(&claim.key).await.unwrap().map(|lock| lock.waiters.len()), before);
+        server.sql("DROP TRIGGER test.no");
+        // Whatever it was is not told to the next who uses the connection.
+        let answer = store.claim(claim).await.unwrap();
+        assert!(matches!(answer, Answer::Granted(_) | Answer::Waiting(_)), "{answer:?}");
+    }
 }
 
 #[tokio::test]
@@ -118,4 +124,28 @@ async fn tables_that_are_dropped_are_made_again_and_tokens_rise() {
         assert!(guard.token() > before, "{mode}: {} after {before}", guard.token());
         guard.release().await.unwrap();
     }
+}
+
+/// A time zone in which summer ends in half an hour: the clock will show this hour once more.
+fn hour_that_comes_twice() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let (mut day, mut year) = (now / 86_400, 1970);
+    let days = |year: u64| if year % 4 == 0 { 366 } else { 365 };
+    while day >= days(year) {
+        (day, year) = (day - days(year), year + 1);
+    }
+    // Of the clock that shows an hour more. More than twenty-four of them are tomorrow's.
+    let minutes = now % 86_400 / 60 + 90;
+    format!("WINTER0SUMMER-1,0/0,{day}/{}:{:02}", minutes / 60, minutes % 60)
+}
+
+#[tokio::test]
+async fn an_hour_that_comes_twice_ends_no_lease_early() {
+    let server = MariaDb::in_time_zone(&hour_that_comes_twice());
+    let (store, claim) = (store(&server.url()), claim("k"));
+    assert_eq!(server.sql("SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())"), "60");
+    assert!(matches!(store.claim(&claim).await.unwrap(), Answer::Granted(_)));
+    let since = server.sql("SELECT since DIV 1000 FROM test.leasehold_claims").parse().unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert!(now.abs_diff(since) < 1800, "{since}, and it is {now}");
 }

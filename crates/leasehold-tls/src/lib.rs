@@ -72,7 +72,12 @@ fn trusted(files: &TlsFiles) -> Result<RootCertStore> {
 fn found(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>> {
     match &files.ca {
         Some(file) => certificates(file),
-        None => Ok(rustls_native_certs::load_native_certs().certs),
+        None => {
+            let mut all = rustls_native_certs::load_native_certs().certs;
+            // Systems have some that nobody can read, and drivers stumble over them.
+            all.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
+            Ok(all)
+        }
     }
 }
 

@@ -57,8 +57,16 @@ CREATE TABLE IF NOT EXISTS leasehold_refusals (
 -- Seats and tokens: each operation draws once and may use the numbers up to the next. It starts at the time in
 -- microseconds, so that numbers rise even when somebody drops all this and it is made again, unless there were more
 -- than sixty thousand operations a second.
-EXECUTE IMMEDIATE CONCAT('CREATE SEQUENCE IF NOT EXISTS leasehold_numbers START WITH ',
-    CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED), ' INCREMENT BY 16 ENGINE = InnoDB');
+-- MySQL has no sequences: there it is the counter of a table that never has rows, each of whose numbers stands for sixteen.
+SET @leasehold_numbers = CONCAT(
+    /*M!100600 'CREATE SEQUENCE IF NOT EXISTS leasehold_numbers START WITH ',
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), ' INCREMENT BY 16 ENGINE = InnoDB' */
+    /*!80000 'CREATE TABLE IF NOT EXISTS leasehold_numbers (number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY) ',
+    'ENGINE = InnoDB AUTO_INCREMENT = ', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 16 */
+);
+PREPARE leasehold_numbers FROM @leasehold_numbers;
+EXECUTE leasehold_numbers;
+DEALLOCATE PREPARE leasehold_numbers;
 
 -- For people.
 CREATE OR REPLACE VIEW leasehold_locks AS
@@ -73,4 +81,5 @@ SELECT CONVERT(c.name USING utf8mb4) AS name,
 FROM leasehold_claims c JOIN leasehold_keys k USING (name)
 ORDER BY c.name, c.held = 0, c.seat;
 
-INSERT IGNORE INTO leasehold_store (format, born) VALUES (1, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED));
+INSERT IGNORE INTO leasehold_store (format, born)
+VALUES (1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000);

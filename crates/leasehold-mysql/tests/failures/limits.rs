@@ -1,0 +1,73 @@
+//! Servers that are out of something, and rows and tables that others have their hands on.
+
+use leasehold_conformance::trouble::*;
+use leasehold_core::{Client, ErrorKind, Loss};
+use leasehold_mysql::Mysql;
+use leasehold_servers::mariadb::MariaDb;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
+use tokio::time::timeout;
+
+use crate::scene::{Site, store};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_connection_is_left_the_error_says_so_and_a_holder_goes_on() {
+    // Fewer than ten cannot be asked for.
+    let site = Site::of(MariaDb::with(&["--innodb-flush-log-at-trx-commit=2", "--max-connections=10"]));
+    site.server.sql("CREATE USER app@'%'; GRANT ALL ON test.* TO app@'%'");
+    let url = format!("{}?connections=1", site.server.url().replace("root@", "app@"));
+    let holder = client(store(&url), LONG).await;
+    let guard = acquire(&holder).await;
+    let mut others = vec![holder];
+    let error = loop {
+        match Client::new(Mysql::from_url(&url).unwrap()).await {
+            Ok(client) => others.push(client),
+            Err(error) => break error,
+        }
+        assert!(others.len() <= 10, "there are only ten connections");
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("max_connections"), "{error}");
+    still_held(&guard, LONG).await;
+    guard.release().await.expect("its connection is there");
+    nothing_is_left(|| site.left(), others).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_for_a_row_ends_in_time_and_did_not_happen() {
+    let site = Site::new();
+    let client = client(store(&format!("{}?timeout=1s", site.server.url())), LONG).await;
+    let guard = acquire(&client).await;
+    let mut keeper = Conn::new(Opts::from_url(&site.server.url()).unwrap()).await.unwrap();
+    keeper.query_drop("BEGIN").await.unwrap();
+    let rows: Vec<i64> = keeper.query("SELECT held FROM leasehold_keys FOR UPDATE").await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let asked = timeout(SERVED, client.mutex(KEY).try_acquire()).await.expect("every call ends");
+    let error = asked.expect_err("the row is not to be had");
+    assert!(error.is_retryable(), "{error}");
+    keeper.query_drop("ROLLBACK").await.unwrap();
+    keeper.disconnect().await.unwrap();
+    let seen = client.inspect(KEY).await.unwrap().expect("it is held");
+    assert!(seen.waiters.is_empty() && seen.holders.len() == 1);
+    guard.release().await.expect("the row is free");
+    nothing_is_left(|| site.left(), [client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_when_the_tables_are_dropped_hears_of_it_before_its_lease_is_over() {
+    let site = Site::new();
+    let [holder, other] = [client(site.store(), LONG).await, client(site.store(), LONG).await];
+    let witness = Witness::default();
+    let guard = acquire(&holder).await;
+    witness.granted(&guard);
+    site.server
+        .sql("USE test; DROP TABLE leasehold_keys, leasehold_claims, leasehold_refusals, leasehold_store");
+    // It is nobody's: docs/safety.md says so.
+    let next = acquire(&other).await;
+    witness.granted_again(&next);
+    let _ = guard.renew(LONG).await;
+    assert_eq!(lost_in_time(&guard).await, Loss::Gone);
+    assert!(next.is_valid());
+    drop((guard, next));
+    nothing_is_left(|| site.left(), [holder, other]).await;
+}
