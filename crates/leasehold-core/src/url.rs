@@ -1,14 +1,16 @@
 //! What a store's URL says, taken apart once for all stores.
 //!
-//! `scheme://user:password@host1:port1,host2/path?name=value`. Nothing here connects, and no message repeats a
+//! `scheme://user:password@host1:port1,host2/path?name=value`, or `scheme:path?name=value`. Nothing here connects, and no message repeats a
 //! password.
 
 mod address;
+mod path;
 mod query;
 
 use std::fmt;
 
 pub use address::Address;
+pub use path::PathUrl;
 pub use query::{Query, TlsFiles};
 
 use crate::error::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::url::{About, Query};
+use leasehold_core::url::{About, PathUrl};
 
 /// What URLs are about here.
 const ABOUT: About = About {
@@ -25,26 +25,14 @@ pub(crate) struct Target {
 impl Target {
     /// What a URL names.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let malformed = || ABOUT.invalid(ABOUT.forms);
-        let (scheme, rest) = url.split_once(':').ok_or_else(malformed)?;
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let path = match path.strip_prefix("//") {
-            Some(absolute) if absolute.starts_with('/') => absolute,
-            Some(_) => return Err(malformed()),
-            None => path,
-        };
-        if !scheme.eq_ignore_ascii_case("file") || path.is_empty() {
-            return Err(malformed());
+        let PathUrl { path, mut query } = PathUrl::parse(ABOUT, url)?;
+        if path.as_os_str().is_empty() {
+            return Err(ABOUT.invalid(ABOUT.forms));
         }
-        let path = ABOUT.decode(path)?;
-        if path.contains('\0') {
-            return Err(ABOUT.invalid("a directory's name has no NUL: write another"));
-        }
-        let mut query = Query::parse(ABOUT, query)?;
         let network = query.switch("network")?.unwrap_or(false);
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(5));
         query.done("known are network and timeout")?;
-        Ok(Self { path: path.into(), network, timeout })
+        Ok(Self { path, network, timeout })
     }
 }
 

@@ -4,40 +4,32 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use leasehold_core::url::{About, PathUrl};
 use leasehold_core::{Error, ErrorKind, Result};
 
 use crate::settings::{Settings, SyncMode};
 
+/// What URLs are about here.
+const ABOUT: About = About {
+    store: "sqlite",
+    forms: "write it like sqlite:///path/locks.db, with three slashes, or sqlite:relative/locks.db",
+};
+
+/// What can be chosen.
+const KNOWN: &str = "known are sync=normal and sync=full";
+
 /// The path and settings that a URL names: `sqlite:///absolute/path`, `sqlite:relative/path`, or `sqlite:`
 /// for the default path, each with `?sync=normal` or `?sync=full`.
 pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
-    let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
-        invalid(format!("{url:?} does not start with \"sqlite:\": use sqlite:///path/locks.db"))
-    })?;
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = match path {
-        "" | "//" => default_path()?,
-        _ => match path.strip_prefix("//") {
-            Some(absolute) if absolute.starts_with('/') => decode(absolute)?.into(),
-            Some(_) => {
-                let message =
-                    "no host allowed: use sqlite:///absolute/path (three slashes) or sqlite:relative/path";
-                return Err(invalid(message));
-            }
-            None => decode(path)?.into(),
-        },
+    let PathUrl { path, mut query } = PathUrl::parse(ABOUT, url)?;
+    let path = if path.as_os_str().is_empty() { default_path()? } else { path };
+    let settings = match query.take("sync").as_deref() {
+        None => Settings::new(),
+        Some("normal") => Settings::new().sync(SyncMode::Normal),
+        Some("full") => Settings::new().sync(SyncMode::Full),
+        Some(_) => return Err(ABOUT.invalid(format!("nothing else can be chosen: {KNOWN}"))),
     };
-    let mut settings = Settings::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        settings = match pair {
-            "sync=normal" => settings.sync(SyncMode::Normal),
-            "sync=full" => settings.sync(SyncMode::Full),
-            _ => {
-                let message = format!("unknown parameter {pair:?}: known are sync=normal and sync=full");
-                return Err(invalid(message));
-            }
-        };
-    }
+    query.done(KNOWN)?;
     Ok((path, settings))
 }
 
@@ -56,38 +48,15 @@ fn default_path_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("leasehold/locks.db")).ok_or_else(|| {
-        invalid("no place for the locks, neither XDG_STATE_HOME nor HOME is set: name one with --store sqlite:///path")
+        ABOUT.invalid("no place for the locks, neither XDG_STATE_HOME nor HOME is set: name one with --store sqlite:///path")
     })
-}
-
-/// Undoes percent encoding.
-fn decode(path: &str) -> Result<String> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let code = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let code = code.and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(
-            code.ok_or_else(|| invalid(format!("{path:?} has a % without two hex digits: write %25 for %")))?,
-        );
-        rest = &tail[2..];
-    }
-    if bytes.contains(&0) {
-        return Err(invalid(format!("{path:?} has a NUL when decoded: no file is called like that")));
-    }
-    String::from_utf8(bytes).map_err(|_| invalid(format!("{path:?} is not UTF-8 when decoded")))
 }
 
 /// Makes sure that the file exists, that only its owner can use it, and that nobody else decides what it is.
 /// Returns its path with the directories resolved.
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let Some(name) = path.file_name() else {
-        return Err(invalid(format!("{} names no file: name one, like locks.db", path.display())));
+        return Err(ABOUT.invalid(format!("{} names no file: name one, like locks.db", path.display())));
     };
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -193,10 +162,6 @@ fn refused(path: &Path, problem: &str, cause: std::io::Error) -> Error {
         _ => (ErrorKind::Invalid, "choose another path"),
     };
     Error::new(kind, format!("{problem} {}: {way_out}", path.display())).because(cause)
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, message).at("sqlite")
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ fn sync_is_chosen_by_the_url() {
 
 #[test]
 fn unknown_parameters_are_refused_with_the_known_ones() {
-    for url in ["sqlite:a?mode=ro", "sqlite:a?sync=off", "sqlite:a?sync=full&x"] {
+    for url in ["sqlite:a?mode=ro", "sqlite:a?sync=off", "sqlite:a?sync=full&x=1"] {
         let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("sync=normal and sync=full"), "{error}");
