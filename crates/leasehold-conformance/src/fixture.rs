@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{Client, Fut, Key, Store};
+use serde_json::Value;
 
 /// One trial's view of a store. [`run`](crate::run) makes a new one for every trial, inside the trial's own
 /// tokio runtime; dropping it ends whatever it started.
@@ -90,4 +91,38 @@ pub struct RawState {
     pub waiters: usize,
     /// Everything stored on behalf of the key: rows, nodes, keys, marks. Zero for a key that nobody uses.
     pub residue: usize,
+}
+
+impl RawState {
+    /// What the records of a store say that keeps one per key, as JSON. At `now` of its clock, in milliseconds.
+    ///
+    /// ```
+    /// use leasehold_conformance::RawState;
+    /// let key = leasehold_core::Key::new("orders/42")?;
+    /// let record = r#"{"leasehold":1,"key":"orders/42","claims":[{"held":1,"wanted":1},{"wanted":1}]}"#;
+    /// let record = serde_json::from_str(record).expect("it is JSON");
+    /// let state = RawState::of_records(&[record], &key, 0);
+    /// assert_eq!((state.holders, state.units, state.waiters, state.residue), (1, 1, 1, 1));
+    /// # Ok::<(), leasehold_core::Error>(())
+    /// ```
+    pub fn of_records(records: &[Value], key: &Key, now: u64) -> Self {
+        let here = records.iter().filter(|record| record["key"] == key.as_str());
+        let claims: Vec<&Value> = here.filter_map(|record| record["claims"].as_array()).flatten().collect();
+        let held = |claim: &Value| claim["held"].as_u64().unwrap_or(0);
+        let wanted = |claim: &Value| claim["wanted"].as_u64().unwrap_or(0);
+        Self {
+            holders: claims.iter().filter(|claim| held(claim) > 0).count(),
+            units: claims.iter().map(|claim| held(claim)).sum(),
+            waiters: claims.iter().filter(|claim| wanted(claim) > held(claim)).count(),
+            residue: records.iter().filter(|record| is_in_use(record, now)).count(),
+        }
+    }
+}
+
+/// Whether anything in a record matters to anybody: claims, another limit, or refusals that are not over.
+fn is_in_use(record: &Value, now: u64) -> bool {
+    let refused = record["refused"].as_object().into_iter().flat_map(|refused| refused.values());
+    let lasts = |until: &Value| until.as_u64().is_some_and(|until| until > now);
+    let is_claimed = record["claims"].as_array().is_some_and(|claims| !claims.is_empty());
+    is_claimed || record["effective"].is_u64() || refused.into_iter().any(lasts)
 }

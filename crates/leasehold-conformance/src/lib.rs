@@ -13,6 +13,7 @@ mod listener;
 #[doc(hidden)]
 pub mod mutants;
 mod panics;
+mod pool;
 mod scene;
 mod spy;
 pub mod trouble;
@@ -24,5 +25,6 @@ mod waiting;
 pub use fixture::{Fixture, Hook, RawState};
 pub use gate::{Gate, Passing};
 pub use harness::{run, run_groups};
+pub use pool::{Lent, Pool};
 pub use spy::{Call, Counts, Spy};
 pub use victim::{kill_one_that_holds, victim};

@@ -1,10 +1,10 @@
 //! memcached before the suite that judges every store.
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Fut, Key, Result, Store};
 use leasehold_servers::memcached::Memcached;
 use leasehold_servers::{Mode, Proxy};
@@ -14,16 +14,12 @@ use serde_json::Value;
 const LEASE: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
-    let pool: Arc<Mutex<Vec<Server>>> = Arc::default();
-    victim(open).unwrap_or_else(|| run("memcached", move || Ok(Judged::new(pool.clone()))))
+    let pool = Pool::default();
+    victim(open).unwrap_or_else(|| run("memcached", move || Ok(Judged::new(&pool))))
 }
 
 fn open(url: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(leasehold_memcached::memcached(url)?))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A server behind a proxy that can cut it off.
@@ -36,38 +32,28 @@ struct Server {
 /// A server that one trial has for itself.
 #[derive(Debug)]
 struct Judged {
-    server: Mutex<Option<Server>>,
+    server: Lent<Server>,
     url: String,
-    pool: Arc<Mutex<Vec<Server>>>,
 }
 
 impl Judged {
-    fn new(pool: Arc<Mutex<Vec<Server>>>) -> Self {
-        let idle = locked(&pool).pop();
-        let server = idle.unwrap_or_else(|| {
+    fn new(pool: &Pool<Server>) -> Self {
+        let server = pool.lend(|| {
             let memcached = Memcached::start();
             let proxy = Proxy::to(memcached.port());
             Server { memcached, proxy }
         });
-        server.proxy.set(Mode::Pass);
-        server.memcached.ask("flush_all", "OK");
-        let url = format!("memcached://127.0.0.1:{}", server.proxy.port());
-        Self { server: Mutex::new(Some(server)), url, pool }
-    }
-
-    fn with<T>(&self, body: impl FnOnce(&mut Server) -> T) -> T {
-        body(locked(&self.server).as_mut().expect("it is given back when the trial ends"))
+        let url = server.with(|server| {
+            server.proxy.set(Mode::Pass);
+            server.memcached.ask("flush_all", "OK");
+            format!("memcached://127.0.0.1:{}", server.proxy.port())
+        });
+        Self { server, url }
     }
 
     fn set(&self, mode: Mode) -> Hook<'_> {
-        self.with(|server| server.proxy.set(mode));
+        self.server.with(|server| server.proxy.set(mode));
         Hook::Does(Box::pin(async { Ok(()) }))
-    }
-}
-
-impl Drop for Judged {
-    fn drop(&mut self) {
-        locked(&self.pool).extend(locked(&self.server).take());
     }
 }
 
@@ -91,14 +77,6 @@ fn named(server: &Memcached, key: &Key) -> Option<Value> {
     Some(serde_json::from_str(&text).expect("a record is JSON"))
 }
 
-/// Whether anything in a record matters to anybody: claims, another limit, or refusals that are not over.
-fn is_in_use(record: &Value, now: u64) -> bool {
-    let refused = record["refused"].as_object().into_iter().flat_map(|refused| refused.values());
-    let lasts = |until: &Value| until.as_u64().is_some_and(|until| until > now);
-    let is_claimed = record["claims"].as_array().is_some_and(|claims| !claims.is_empty());
-    is_claimed || record["effective"].is_u64() || refused.into_iter().any(lasts)
-}
-
 fn now(server: &Memcached) -> u64 {
     let statistics = server.ask("stats", "END");
     let seconds = statistics.iter().find_map(|line| line.strip_prefix("STAT time ")?.parse::<u64>().ok());
@@ -112,22 +90,14 @@ impl Fixture for Judged {
 
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
         Box::pin(async move {
-            let (mut records, now) = self.with(|server| (records(&server.memcached), now(&server.memcached)));
+            let (mut records, now) =
+                self.server.with(|server| (records(&server.memcached), now(&server.memcached)));
             let is_of_key = |record: &Value| record["key"].as_str() == Some(key.as_str());
-            if let Some(record) = self.with(|server| named(&server.memcached, key)) {
+            if let Some(record) = self.server.with(|server| named(&server.memcached, key)) {
                 records.retain(|other| !is_of_key(other));
                 records.push(record);
             }
-            let of_key = records.iter().find(|record| is_of_key(record));
-            let claims = of_key.and_then(|record| record["claims"].as_array().cloned()).unwrap_or_default();
-            let held = |claim: &Value| claim["held"].as_u64().unwrap_or(0);
-            let wanted = |claim: &Value| claim["wanted"].as_u64().unwrap_or(0);
-            Ok(RawState {
-                holders: claims.iter().filter(|claim| held(claim) > 0).count(),
-                units: claims.iter().map(held).sum(),
-                waiters: claims.iter().filter(|claim| wanted(claim) > held(claim)).count(),
-                residue: records.iter().filter(|record| is_in_use(record, now)).count(),
-            })
+            Ok(RawState::of_records(&records, key, now))
         })
     }
 
@@ -152,7 +122,7 @@ impl Fixture for Judged {
     }
 
     fn restart_server(&self) -> Hook<'_> {
-        self.with(|server| server.memcached.restart());
+        self.server.with(|server| server.memcached.restart());
         Hook::Does(Box::pin(async { Ok(()) }))
     }
 }
