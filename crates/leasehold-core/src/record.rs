@@ -16,6 +16,7 @@ pub mod format;
 mod fuzzed;
 mod interest;
 mod message;
+mod recent;
 mod renewing;
 mod riding;
 mod roll;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 pub use format::key_of;
 pub use message::Message;
+pub use recent::{Known, Recent};
 pub use session::{Joined, News, Session, Sessions};
 pub use store::RecordStore;
 
@@ -70,7 +72,8 @@ pub trait Records: Debug + Send + Sync + 'static {
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded>;
 
     /// What the record of a key probably is, where that is known or likely without asking: it saves a load, and a
-    /// wrong guess costs a swap that is `Stale`. Nothing is answered from a guess alone.
+    /// wrong guess costs a swap that is `Stale`. Nothing is answered from a guess alone. Not where a version could come
+    /// back after its record was dropped. [`Recent`] remembers what is worth guessing.
     fn guess(&self, key: &Key) -> Option<Loaded>;
 
     /// Replaces a record, if it still has the version that was seen.
@@ -128,6 +131,9 @@ pub struct Swap<'a> {
     pub key: &'a Key,
     /// The version that was seen.
     pub seen: Version,
+    /// Since when the store had forgotten nothing ([`Loaded::born`]). One that has forgotten something since is
+    /// `Stale` where no record was seen: there may have been one.
+    pub born: u64,
     /// The new record.
     pub next: &'a [u8],
     /// How long it must be kept.

@@ -40,10 +40,16 @@ impl Link {
                 current.insert(wire).clone()
             }
         };
-        if wire.looked_at().is_none_or(|at| BootClock.now().as_millis() > at + LOOKS_EVERY) {
+        if !knows_the_time(&wire) {
             wire.look().await?;
         }
         Ok(wire)
+    }
+
+    /// The connection, if it can be used without asking the server for anything before.
+    pub(crate) fn at_hand(&self) -> Option<Arc<Wire>> {
+        let current = self.current.try_lock().ok()?;
+        current.as_ref().filter(|wire| !wire.is_broken() && knows_the_time(wire)).cloned()
     }
 
     /// The connection that a record was read on, if it is still there. On another one the record's version means
@@ -71,4 +77,8 @@ impl Link {
         tracing::debug!(server = %address, "connected");
         Ok(Arc::new(Wire::new(stream, generation, self.target.timeout)))
     }
+}
+
+fn knows_the_time(wire: &Wire) -> bool {
+    wire.looked_at().is_some_and(|at| BootClock.now().as_millis() <= at + LOOKS_EVERY)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::record::{
-    Keep, Keys, Loaded, RecordStore, Records, Sessions, Swap, Swapped, Version, key_of,
+    Keep, Keys, Known, Loaded, Recent, RecordStore, Records, Sessions, Swap, Swapped, Version, key_of,
 };
 use leasehold_core::{
     Capability, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Result, TokenStrength, Wakes,
@@ -12,7 +12,7 @@ use leasehold_core::{
 
 use crate::link::{Answers, Link, Wire};
 use crate::names::{self, BORN, Item};
-use crate::protocol::{Reply, Why};
+use crate::protocol::{Flags, Reply, Why};
 use crate::url::Target;
 
 /// The longest time that memcached takes for one; what is longer it takes for a date.
@@ -20,6 +20,7 @@ const LONGEST_TIME: u64 = 30 * 24 * 3600;
 
 /// What a version has for the server's own number; the rest tells on which connection it was read.
 const NUMBER_BITS: u32 = 48;
+const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
 /// The largest record: a server takes items up to a megabyte unless told otherwise.
 const MAX_BYTES: usize = 512 * 1024;
@@ -57,14 +58,16 @@ pub static INFO: Info = Info {
 /// # Errors
 /// `Invalid` when the URL makes no sense.
 pub fn memcached(url: &str) -> Result<RecordStore<Memcached>> {
-    let link = Arc::new(Link::new(Target::parse(url)?));
-    Ok(RecordStore::with_max_bytes(Memcached { link }, MAX_BYTES))
+    let (link, recent) = (Arc::new(Link::new(Target::parse(url)?)), Arc::default());
+    Ok(RecordStore::with_max_bytes(Memcached { link, recent }, MAX_BYTES))
 }
 
 /// Records on one memcached server: see [`memcached`].
 #[derive(Clone, Debug)]
 pub struct Memcached {
     link: Arc<Link>,
+    /// With the server's birth, as it was after the record was written.
+    recent: Arc<Recent<u64>>,
 }
 
 impl Memcached {
@@ -87,9 +90,7 @@ impl Memcached {
             let Ok([record, born]) = <[Reply; 2]>::try_from(replies) else { return Err(odd("a load")) };
             let (bytes, version) = match record {
                 Reply::Value(bytes, flags) => {
-                    let number = flags.number('c').filter(|number| *number >> NUMBER_BITS == 0);
-                    let number = number.ok_or_else(|| odd("a load"))?;
-                    (Some(bytes), Version(wire.generation() << NUMBER_BITS | number))
+                    (Some(bytes), version(&wire, &flags).ok_or_else(|| odd("a load"))?)
                 }
                 Reply::Not(Why::Missing) => (None, Version::ABSENT),
                 reply => return Err(refused(reply)),
@@ -98,6 +99,7 @@ impl Memcached {
                 self.be_born(&wire).await?;
                 continue;
             };
+            wire.was_born(born);
             return Ok(Loaded { bytes, version, now: wire.now(), born, floor: micros(), origin: 0 });
         }
     }
@@ -114,25 +116,49 @@ impl Memcached {
         }
     }
 
+    /// One round trip. The birth is read in it too, after the record was written: what we know of the record from now
+    /// on holds for as long as the server has forgotten nothing since.
     async fn swap_item(&self, item: &str, swap: &Swap<'_>) -> Result<Swapped> {
-        let Swap { seen, next, keep, .. } = *swap;
+        let Swap { key, seen, next, keep, .. } = *swap;
         let (wire, condition) = if seen == Version::ABSENT {
             (self.link.wire().await?, "ME".to_owned())
         } else {
             let Some(wire) = self.link.same(seen.0 >> NUMBER_BITS).await else { return Ok(Swapped::Stale) };
-            (wire, format!("C{}", seen.0 & ((1 << NUMBER_BITS) - 1)))
+            (wire, format!("C{}", seen.0 & NUMBER))
         };
         if next.len() > wire.largest() {
             return Err(too_large());
         }
-        let mut text = format!("ms {item} {} {condition} T{}\r\n", next.len(), seconds(keep)).into_bytes();
+        let mut text = format!("ms {item} {} {condition} T{} c\r\n", next.len(), seconds(keep)).into_bytes();
         text.extend_from_slice(next);
-        text.extend_from_slice(b"\r\n");
+        text.extend_from_slice(format!("\r\nmg {BORN} v\r\n").as_bytes());
+        let replies = wire.ask(text, Answers::Exactly(2)).await?;
+        let Ok([written, born]) = <[Reply; 2]>::try_from(replies) else { return Err(odd("a swap")) };
+        let version = match written {
+            Reply::Done(flags) => version(&wire, &flags),
+            Reply::Not(_) => return Ok(Swapped::Stale),
+            reply => return Err(refused(reply)),
+        };
+        let (version, born) = (version.ok_or_else(|| odd("a swap"))?, read_born(born).ok().flatten());
+        wire.was_born(born.unwrap_or_default());
+        if seen == Version::ABSENT && born != Some(swap.born) {
+            return self.undo(&wire, item, version).await;
+        }
+        self.recent.wrote(key, born.map(|about| Known { bytes: next.to_vec(), version, about }));
+        Ok(Swapped::Done { origin: 0 })
+    }
+
+    /// Removes what was just written: the server has forgotten what was there before.
+    async fn undo(&self, wire: &Wire, item: &str, version: Version) -> Result<Swapped> {
+        let text = format!("md {item} C{}\r\n", version.0 & NUMBER).into_bytes();
         match wire.ask(text, Answers::Exactly(1)).await?.pop() {
-            Some(Reply::Done(_)) => Ok(Swapped::Done { origin: 0 }),
-            Some(Reply::Not(_)) => Ok(Swapped::Stale),
+            Some(Reply::Done(_) | Reply::Not(Why::Missing)) => Ok(Swapped::Stale),
+            Some(Reply::Not(_)) => {
+                let message = "the server has forgotten everything just now: ask again";
+                Err(Error::new(ErrorKind::Indeterminate, message).at("memcached"))
+            }
             Some(reply) => Err(refused(reply)),
-            None => Err(odd("a swap")),
+            None => Err(odd("a removal")),
         }
     }
 
@@ -173,16 +199,31 @@ impl Records for Memcached {
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
-        Box::pin(async { self.load_item(&names::item(key)).await.map_err(|error| error.on(key)) })
+        Box::pin(async {
+            let loaded = self.load_item(&names::item(key)).await.map_err(|error| error.on(key))?;
+            let Loaded { version, born, .. } = loaded;
+            let known = loaded.bytes.clone().map(|bytes| Known { bytes, version, about: born });
+            self.recent.saw(key, known);
+            Ok(loaded)
+        })
     }
 
-    fn guess(&self, _key: &Key) -> Option<Loaded> {
-        None
+    fn guess(&self, key: &Key) -> Option<Loaded> {
+        let wire = self.link.at_hand()?;
+        let (bytes, version, born) = match self.recent.guess(key)? {
+            Some(known) => (Some(known.bytes), known.version, known.about),
+            None => (None, Version::ABSENT, wire.born()?),
+        };
+        Some(Loaded { bytes, version, now: wire.now(), born, floor: micros(), origin: 0 })
     }
 
     fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped> {
         Box::pin(async move {
-            self.swap_item(&names::item(swap.key), swap).await.map_err(|error| error.on(swap.key))
+            let swapped = self.swap_item(&names::item(swap.key), swap).await;
+            if !matches!(swapped, Ok(Swapped::Done { .. })) {
+                self.recent.doubt(swap.key);
+            }
+            swapped.map_err(|error| error.on(swap.key))
         })
     }
 
@@ -215,6 +256,12 @@ impl Records for Memcached {
         // Nothing in memcached tells anybody anything: they ask.
         Box::pin(async { Ok(()) })
     }
+}
+
+/// The version of an item, as an answer on this connection tells it.
+fn version(wire: &Wire, flags: &Flags) -> Option<Version> {
+    let number = flags.number('c').filter(|number| *number <= NUMBER)?;
+    Some(Version(wire.generation() << NUMBER_BITS | number))
 }
 
 fn read_born(reply: Reply) -> Result<Option<u64>> {
@@ -279,3 +326,6 @@ fn odd(what: &str) -> Error {
     let message = format!("an answer to {what} that this version does not know");
     Error::new(ErrorKind::Protocol, message).at("memcached")
 }
+
+#[cfg(test)]
+mod tests;

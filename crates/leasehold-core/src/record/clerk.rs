@@ -191,6 +191,7 @@ impl<R: Records> Clerk<R> {
         let swap = Swap {
             key,
             seen: loaded.version,
+            born: loaded.born,
             next: &next,
             keep: open.keep(loaded.now, self.afterlife()),
             on: rider.map(|(session, _)| session),

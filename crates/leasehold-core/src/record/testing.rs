@@ -42,6 +42,8 @@ pub struct Trouble {
     pub reply_lost: u32,
     /// A load fails.
     pub unavailable: u32,
+    /// A record is guessed, and every other guess is wrong.
+    pub guess: u32,
 }
 
 /// A map of versioned records. Clones share it. Versions start again when a record was dropped, which is the
@@ -107,6 +109,15 @@ impl MapRecords {
         map
     }
 
+    fn read(&self, map: &Map, key: &Key) -> Loaded {
+        let now = self.clock.now();
+        let (bytes, version) = match map.records.get(key) {
+            Some(record) => (Some(record.bytes.clone()), Version(record.version)),
+            None => (None, Version::ABSENT),
+        };
+        Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros(), origin: 0 }
+    }
+
     fn happens(map: &mut Map, per_mille: u32) -> bool {
         map.random.u32(0..1000) < per_mille
     }
@@ -142,17 +153,29 @@ impl Records for MapRecords {
                 let error = Error::new(ErrorKind::Unavailable, "not reachable: try again");
                 return Err(error.on(key).at(INFO.name));
             }
-            let now = self.clock.now();
-            let (bytes, version) = match map.records.get(key) {
-                Some(record) => (Some(record.bytes.clone()), Version(record.version)),
-                None => (None, Version::ABSENT),
-            };
-            Ok(Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros(), origin: 0 })
+            Ok(self.read(&map, key))
         })
     }
 
-    fn guess(&self, _key: &Key) -> Option<Loaded> {
-        None
+    fn guess(&self, key: &Key) -> Option<Loaded> {
+        let mut map = self.lock();
+        if !Self::happens(&mut map, self.trouble.guess) {
+            return None;
+        }
+        let is_wrong = Self::happens(&mut map, 500);
+        let mut guess = self.read(&map, key);
+        match &mut guess {
+            // As it was before somebody changed it.
+            Loaded { bytes: Some(_), version, .. } if is_wrong => version.0 -= 1,
+            Loaded { bytes, version, .. } if is_wrong => {
+                (*bytes, *version) = (Some(b"{}".to_vec()), Version(u64::MAX))
+            }
+            _ => {}
+        }
+        if guess.version == Version::ABSENT {
+            guess.bytes = None;
+        }
+        Some(guess)
     }
 
     fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped> {

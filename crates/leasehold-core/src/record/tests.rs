@@ -95,7 +95,7 @@ fn said<T: std::fmt::Debug>(result: Result<T>) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_adaptor_answers_like_the_rule_whatever_is_stale() {
     for seed in 0..60 {
-        let (store, clock) = store_with(Trouble { seed, stale: 300, ..Trouble::default() });
+        let (store, clock) = store_with(Trouble { seed, stale: 300, guess: 600, ..Trouble::default() });
         let (mut book, mut fence) = (Book::default(), Fence::default());
         let mut random = fastrand::Rng::with_seed(seed);
         for step in 0..60 {
@@ -115,7 +115,8 @@ async fn the_adaptor_answers_like_the_rule_whatever_is_stale() {
 
 #[tokio::test(start_paused = true)]
 async fn no_two_tasks_hold_at_once_whatever_gets_lost() {
-    let trouble = Trouble { seed: 7, stale: 100, request_lost: 100, reply_lost: 100, unavailable: 100 };
+    let trouble =
+        Trouble { seed: 7, stale: 100, request_lost: 100, reply_lost: 100, unavailable: 100, guess: 500 };
     let (store, _) = store_with(trouble);
     let counter = Arc::new(AtomicU64::new(0));
     let one = |_| {
@@ -206,6 +207,7 @@ async fn who_saw_the_key_free_long_ago_cannot_write_over_what_happened_since() {
     let late = Swap {
         key: &key(),
         seen: stalled.version,
+        born: stalled.born,
         next: b"late",
         keep: Keep::Forever,
         on: None,

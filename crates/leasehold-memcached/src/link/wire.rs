@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::take;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub(crate) struct Wire {
     timeout: Duration,
     time: Mutex<Option<Look>>,
     largest: AtomicUsize,
+    /// Since when the server has forgotten nothing, as it was last read; 0 when that is not known.
+    born: AtomicU64,
 }
 
 /// When the server's time was asked for, and what came of it.
@@ -79,8 +81,8 @@ impl Wire {
                 garbled.store(true, Ordering::Release);
             }
         });
-        let (time, largest) = Default::default();
-        Self { requests, task: task.abort_handle(), is_garbled, generation, timeout, time, largest }
+        let (time, largest, born) = Default::default();
+        Self { requests, task: task.abort_handle(), is_garbled, generation, timeout, time, largest, born }
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -138,6 +140,14 @@ impl Wire {
     /// The largest value that the server takes.
     pub(crate) fn largest(&self) -> usize {
         self.largest.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn was_born(&self, at: u64) {
+        self.born.store(at, Ordering::Release);
+    }
+
+    pub(crate) fn born(&self) -> Option<u64> {
+        Some(self.born.load(Ordering::Acquire)).filter(|at| *at != 0)
     }
 
     pub(super) fn looked_at(&self) -> Option<u64> {
