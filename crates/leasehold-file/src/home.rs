@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,8 @@ pub(crate) struct Home {
     /// One thread at a time: threads that share a descriptor do not exclude each other by it.
     lock: Mutex<File>,
     fence: File,
+    /// What it was when it was last read.
+    fence_seen: AtomicU64,
     pub(crate) epoch: Epoch,
     timeout: Duration,
 }
@@ -117,6 +120,7 @@ impl Home {
             news,
             lock: Mutex::new(lock),
             fence,
+            fence_seen: AtomicU64::new(0),
             epoch: Epoch::of("").0,
             timeout: target.timeout,
         };
@@ -241,7 +245,14 @@ impl Home {
 
     /// The largest number of all records that were removed.
     pub(crate) fn fence(&self) -> Result<u64> {
-        number(&self.fence).map_err(|cause| refused(&self.path, "read the fence", cause))
+        let fence = number(&self.fence).map_err(|cause| refused(&self.path, "read the fence", cause))?;
+        self.fence_seen.fetch_max(fence, Ordering::AcqRel);
+        Ok(fence)
+    }
+
+    /// What it was at least when it was last read.
+    pub(crate) fn fence_seen(&self) -> u64 {
+        self.fence_seen.load(Ordering::Acquire)
     }
 
     /// Raises it. Only with the lock.
@@ -249,7 +260,9 @@ impl Home {
         if self.fence()? >= least {
             return Ok(());
         }
-        put_number(&self.fence, least).map_err(|cause| refused(&self.path, "raise the fence", cause))
+        put_number(&self.fence, least).map_err(|cause| refused(&self.path, "raise the fence", cause))?;
+        self.fence_seen.fetch_max(least, Ordering::AcqRel);
+        Ok(())
     }
 }
 

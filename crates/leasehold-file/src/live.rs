@@ -20,6 +20,9 @@ use crate::home::{Home, SAFELY, number, put_number};
 /// How long a session that was seen alive is believed in. Part of what a session may end late by.
 pub(crate) const BELIEVED: Duration = Duration::from_millis(20);
 
+/// A session that was renewed less than this part of its lease ago is as good as one that is renewed now.
+const FRESH: u32 = 100;
+
 /// More news than this nobody reads: their reader stands still, and asks when it goes on.
 const MOST_NEWS: u64 = 1024 * 1024;
 
@@ -162,6 +165,25 @@ impl Guests {
         let session = live.session.clone();
         ours.insert((inbox, lease), live);
         Ok(Joined { session, left: lease })
+    }
+
+    /// The same where that needs no file and waits for nobody; `None` elsewhere.
+    pub(crate) fn joined(&self, home: &Arc<Home>, inbox: Inbox, lease: Duration) -> Option<Joined> {
+        let live = self.ours.try_lock().ok()?.get(&(inbox, lease))?.clone();
+        let is_idle = live.is_idle.load(Ordering::Acquire);
+        let (left, enough) = (live.left(), if is_idle { lease - lease / FRESH } else { lease * 2 / 3 });
+        if !Arc::ptr_eq(&live.home, home) || left < enough || live.is_over() {
+            return None;
+        }
+        live.is_idle.store(false, Ordering::Release);
+        Some(Joined { session: live.session.clone(), left })
+    }
+
+    /// Whether all of these are known to live, without a file.
+    pub(crate) fn are_ours(&self, sessions: &[Session]) -> bool {
+        let Ok(ours) = self.ours.try_lock() else { return false };
+        let lives = |session: &Session| ours.values().any(|live| live.session == *session && !live.is_over());
+        sessions.iter().all(lives)
     }
 
     pub(crate) fn renew(&self, session: &Session) -> Result<Option<Duration>> {

@@ -34,4 +34,9 @@ impl Place {
     pub(crate) fn current(&self) -> Option<Arc<Home>> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// The same, if nobody is opening it.
+    pub(crate) fn at_hand(&self) -> Option<Arc<Home>> {
+        self.home.try_lock().ok()?.clone()
+    }
 }

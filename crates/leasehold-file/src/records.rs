@@ -5,11 +5,12 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::record::{
-    Joined, Keep, Keys, Loaded, Message, RecordStore, Records, Session, Sessions, Swap, Swapped, Version,
-    key_of,
+    Joined, Keep, Keys, Known, Loaded, Message, Recent, RecordStore, Records, Session, Sessions, Swap,
+    Swapped, Version, key_of,
 };
 use leasehold_core::{Capability, Fut, Inbox, Info, Key, Leases, Result, TokenStrength, Wakes};
 
+use crate::home::Home;
 use crate::live::{self, BELIEVED, Guests, Live};
 use crate::names::{self, Name};
 use crate::office::Office;
@@ -64,8 +65,8 @@ pub static INFO: LazyLock<Info> = LazyLock::new(|| Info {
 /// `Invalid` when the URL makes no sense.
 pub fn file(url: &str) -> Result<RecordStore<Directory>> {
     let place = Place::new(Target::parse(url)?);
-    let (guests, office, inboxes, watch) = Default::default();
-    let shared = Shared { place, guests, office, inboxes, watch };
+    let (recent, guests, office, inboxes, watch) = Default::default();
+    let shared = Shared { place, recent, guests, office, inboxes, watch };
     Ok(RecordStore::with_max_bytes(Directory(Arc::new(shared)), MAX_BYTES))
 }
 
@@ -76,6 +77,8 @@ pub struct Directory(Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) place: Place,
+    /// With the time until when it is kept.
+    recent: Recent<u64>,
     pub(crate) guests: Guests,
     office: Office,
     inboxes: Mutex<HashMap<Inbox, Wakes>>,
@@ -84,6 +87,7 @@ pub(crate) struct Shared {
 
 /// A swap that another thread can make.
 struct Order {
+    key: Key,
     name: String,
     seen: Version,
     next: Vec<u8>,
@@ -92,6 +96,15 @@ struct Order {
     news: Vec<(Session, Vec<u8>)>,
     last: u64,
     lasting: bool,
+}
+
+/// What a record is to the adaptor. One that is not kept any more has a version still.
+fn loaded(home: &Home, known: Option<Known<u64>>) -> Loaded {
+    let now = home.epoch.now();
+    let floor = micros().max(home.fence_seen() + 1 + DRAWN);
+    let version = known.as_ref().map_or(Version::ABSENT, |known| known.version);
+    let bytes = known.filter(|known| known.about == 0 || known.about > now).map(|known| known.bytes);
+    Loaded { bytes, version, now, born: 0, floor, origin: 0 }
 }
 
 impl Shared {
@@ -139,15 +152,15 @@ impl Shared {
         Ok(())
     }
 
-    fn load(&self, name: &str) -> Result<Loaded> {
+    fn load(&self, key: &Key) -> Result<Loaded> {
         let home = self.place.home()?;
-        let slip = home.slip(name)?;
-        let now = home.epoch.now();
+        let slip = home.slip(&names::file(key))?;
         // After the record: what was removed in between is in it.
-        let floor = micros().max(home.fence()? + 1 + DRAWN);
-        let version = slip.as_ref().map_or(Version::ABSENT, |slip| Version(slip.version));
-        let bytes = slip.filter(|slip| slip.until == 0 || slip.until > now).map(|slip| slip.record);
-        Ok(Loaded { bytes, version, now, born: 0, floor, origin: 0 })
+        home.fence()?;
+        let known =
+            slip.map(|slip| Known { bytes: slip.record, version: Version(slip.version), about: slip.until });
+        self.recent.saw(key, known.clone());
+        Ok(loaded(&home, known))
     }
 
     fn swap(&self, order: &Order) -> Result<Swapped> {
@@ -167,6 +180,7 @@ impl Shared {
         if let Keep::Spent(_) = order.keep {
             home.raise_fence(order.last.max(version))?;
             home.remove(&home.keys, &order.name)?;
+            self.recent.wrote(&order.key, None);
         } else {
             // It was not there, but may have been in between: its numbers must be new.
             if version == 0 && order.last > 0 && order.last.saturating_sub(DRAWN) <= fence {
@@ -182,6 +196,8 @@ impl Shared {
             let next = [micros(), version + 1, fence + 1, order.last].into_iter().max().unwrap_or_default();
             let text = Slip::write(next, until, &order.next);
             home.replace(&home.keys, &order.name, &text, order.lasting)?;
+            let known = Known { bytes: order.next.clone(), version: Version(next), about: until };
+            self.recent.wrote(&order.key, Some(known));
         }
         order.news.iter().for_each(|(session, line)| live::tell(&home, session, line));
         Ok(Swapped::Done { origin: 0 })
@@ -232,17 +248,19 @@ impl Records for Directory {
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
-        let name = names::file(key);
-        Box::pin(async move { self.0.run(move |shared| shared.load(&name)).await.map_err(|e| e.on(key)) })
+        let own = key.clone();
+        Box::pin(async move { self.0.run(move |shared| shared.load(&own)).await.map_err(|e| e.on(key)) })
     }
 
-    fn guess(&self, _key: &Key) -> Option<Loaded> {
-        None
+    fn guess(&self, key: &Key) -> Option<Loaded> {
+        let home = self.0.place.at_hand()?;
+        Some(loaded(&home, self.0.recent.guess(key)?))
     }
 
     fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped> {
         let line = |news: &leasehold_core::record::News| Message::of(swap.key, news).write();
         let order = Order {
+            key: swap.key.clone(),
             name: names::file(swap.key),
             seen: swap.seen,
             next: swap.next.to_vec(),
@@ -254,7 +272,11 @@ impl Records for Directory {
         };
         Box::pin(async move {
             let (name, keep) = (order.name.clone(), order.keep);
-            let swapped = self.0.run(move |shared| shared.swap(&order)).await.map_err(|e| e.on(swap.key))?;
+            let swapped = self.0.run(move |shared| shared.swap(&order)).await;
+            if !matches!(swapped, Ok(Swapped::Done { .. })) {
+                self.0.recent.doubt(swap.key);
+            }
+            let swapped = swapped.map_err(|error| error.on(swap.key))?;
             if let (Swapped::Done { .. }, Keep::For(length)) = (swapped, keep) {
                 let shared = Arc::downgrade(&self.0);
                 tokio::spawn(async move {
@@ -290,6 +312,10 @@ impl Records for Directory {
 
 impl Sessions for Directory {
     fn join(&self, inbox: Inbox, lease: Duration) -> Fut<'_, Joined> {
+        let home = self.0.place.at_hand();
+        if let Some(joined) = home.and_then(|home| self.0.guests.joined(&home, inbox, lease)) {
+            return Box::pin(std::future::ready(Ok(joined)));
+        }
         Box::pin(self.0.run(move |shared| {
             let home = shared.place.home()?;
             shared.guests.join(home, inbox, lease, |live| {
@@ -310,6 +336,9 @@ impl Sessions for Directory {
     }
 
     fn dead<'a>(&'a self, sessions: &'a [Session]) -> Fut<'a, Vec<Session>> {
+        if self.0.guests.are_ours(sessions) {
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
         let sessions = sessions.to_vec();
         Box::pin(self.0.run(move |shared| shared.guests.dead(&*shared.place.home()?, &sessions)))
     }
