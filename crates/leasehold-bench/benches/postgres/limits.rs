@@ -27,16 +27,25 @@ const TAKE: &str = "INSERT INTO bare VALUES ($1, $2, clock_timestamp() + interva
     ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE bare.until < clock_timestamp()";
 const GIVE: &str = "DELETE FROM bare WHERE name = $1 AND owner = $2";
 
+// With a second value, so that all pairs are said alike.
+const LOCK: &str = "SELECT 1 FROM pg_advisory_lock(hashtextextended($1, 0)) WHERE $2::bigint IS NOT NULL";
+const UNLOCK: &str = "SELECT 1 WHERE $2::bigint IS NOT NULL AND pg_advisory_unlock(hashtextextended($1, 0))";
+
 /// How the pair is said.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pair {
     Statements,
     Functions,
+    /// Nothing is stored: both must go over the same connection.
+    Advisory,
 }
 
 /// Connections without any of ours around them.
 #[derive(Clone)]
-pub(crate) struct Raw(Arc<Vec<Wire>>);
+pub(crate) struct Raw {
+    wires: Arc<Vec<Wire>>,
+    pinned: bool,
+}
 
 struct Wire {
     client: Client,
@@ -57,6 +66,7 @@ impl Raw {
         let (take, give) = match pair {
             Pair::Statements => (TAKE, GIVE),
             Pair::Functions => ("SELECT bare_take($1, $2)", "SELECT bare_give($1, $2)"),
+            Pair::Advisory => (LOCK, UNLOCK),
         };
         let mut wires = Vec::new();
         for _ in 0..CONNECTIONS {
@@ -65,15 +75,20 @@ impl Raw {
             let (take, give) = (client.prepare(take).await?, client.prepare(give).await?);
             wires.push(Wire { client, take, give, busy: AtomicUsize::new(0) });
         }
-        Ok(Self(Arc::new(wires)))
+        Ok(Self { wires: Arc::new(wires), pinned: matches!(pair, Pair::Advisory) })
     }
 
-    async fn say(&self, name: &str, owner: i64, statement: impl Fn(&Wire) -> &Statement) -> Outcome<()> {
-        let wire =
-            self.0.iter().min_by_key(|wire| wire.busy.load(Ordering::Relaxed)).ok_or("no connection")?;
-        wire.busy.fetch_add(1, Ordering::Relaxed);
-        let done = wire.client.execute(statement(wire), &[&name, &owner]).await;
-        wire.busy.fetch_sub(1, Ordering::Relaxed);
+    /// The connection with the least to do.
+    fn wire(&self) -> Outcome<&Wire> {
+        Ok(self.wires.iter().min_by_key(|wire| wire.busy.load(Ordering::Relaxed)).ok_or("no connection")?)
+    }
+}
+
+impl Wire {
+    async fn say(&self, name: &str, owner: i64, statement: &Statement) -> Outcome<()> {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        let done = self.client.execute(statement, &[&name, &owner]).await;
+        self.busy.fetch_sub(1, Ordering::Relaxed);
         if done? == 1 { Ok(()) } else { Err("the lock was not free".into()) }
     }
 }
@@ -81,8 +96,10 @@ impl Raw {
 impl Subject for Raw {
     async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
         let owner = fastrand::i64(..);
-        self.say(name, owner, |wire| &wire.take).await?;
+        let wire = self.wire()?;
+        wire.say(name, owner, &wire.take).await?;
         inside.await;
-        self.say(name, owner, |wire| &wire.give).await
+        let wire = if self.pinned { wire } else { self.wire()? };
+        wire.say(name, owner, &wire.give).await
     }
 }

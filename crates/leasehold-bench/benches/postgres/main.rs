@@ -1,16 +1,20 @@
-//! `cargo bench -p leasehold-bench --bench postgres [-- [--quick] [--json]]`
+//! `cargo bench -p leasehold-bench --bench postgres [-- [--quick] [--json] [ROW...]]`
 //!
 //! Leasehold on a PostgreSQL server of its own that syncs every commit, beside the least that the same job could cost with
-//! the same client and as many connections. See the crate's README.
+//! the same client and as many connections, and beside another crate. See the crate's README.
 
 mod limits;
+#[cfg(peers)]
+mod peers;
 mod wake;
 
+use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use leasehold_bench::contest::{Effort, contest};
-use leasehold_bench::report::Report;
+use leasehold_bench::contest::{self, Effort, contest};
+use leasehold_bench::report::{self, Report};
 use leasehold_bench::round::Load;
 use leasehold_bench::subject::{Ours, Outcome};
 use leasehold_core::{Client, Options};
@@ -19,59 +23,143 @@ use leasehold_servers::postgres::Postgres as Server;
 
 use limits::{Pair, Raw};
 
-const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench postgres [-- [--quick] [--json]]";
+const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench postgres [-- [--quick] [--json] [ROW...]]
+rows: all, or some of pairs-1 pairs-16 pairs-64 hot wake";
+
+const ROWS: [&str; 5] = ["pairs-1", "pairs-16", "pairs-64", "hot", "wake"];
+
+/// Everything in less than three minutes.
+const FULL: Effort = Effort { rounds: 5, round: Duration::from_millis(500) };
 
 /// A client of ours on this server.
 pub(crate) async fn ours(url: &str, options: Options) -> Outcome<Ours> {
     Ok(Ours(Client::builder().defaults(options).connect(Postgres::from_url(url)?).await?))
 }
 
-async fn pairs(report: &mut Report, url: &str) -> Outcome<()> {
-    let effort = report.effort;
-    for load in [Load::Apart(1), Load::Apart(16), Load::Apart(64)] {
-        let us = async || Outcome::Ok(("leasehold", ours(url, Options::new()).await?));
-        let raw = ("upsert, delete by key", Raw::connect(url, Pair::Statements).await?);
-        report.results.push(contest("postgres", load, effort, us().await?, raw).await?);
-        let functions = ("the same in two functions", Raw::connect(url, Pair::Functions).await?);
-        report.results.push(contest("postgres", load, effort, us().await?, functions).await?);
-    }
-    for load in [Load::Together(64)] {
-        let fair = ("leasehold", ours(url, Options::new()).await?);
-        let barging = ("leasehold, barging", ours(url, Options::new().barging()).await?);
-        report.results.push(contest("postgres", load, effort, fair, barging).await?);
-    }
-    Ok(())
+/// Everything that was measured, shown as it comes in.
+struct Run {
+    url: String,
+    json: bool,
+    report: Report,
+    wakes: Vec<wake::Wake>,
 }
 
-async fn run(effort: Effort, json: bool) -> Outcome<()> {
+impl Run {
+    fn show(&self, text: &dyn Display) -> Outcome<()> {
+        if !self.json {
+            writeln!(std::io::stdout(), "{text}")?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, result: contest::Result) -> Outcome<()> {
+        self.show(&report::lines(&result).trim_end())?;
+        self.report.results.push(result);
+        Ok(())
+    }
+
+    async fn row(&mut self, row: &str) -> Outcome<()> {
+        match row {
+            "pairs-1" => self.uncontended(1).await,
+            "pairs-16" => self.uncontended(16).await,
+            "pairs-64" => self.uncontended(64).await,
+            "hot" => self.contended(Load::Together(64)).await,
+            _ => {
+                let wake = wake::measure(&self.url, self.report.effort).await?;
+                self.show(&wake)?;
+                self.wakes.push(wake);
+                Ok(())
+            }
+        }
+    }
+
+    async fn lease(&self) -> Outcome<(&'static str, Ours)> {
+        Ok(("leasehold", ours(&self.url, Options::new()).await?))
+    }
+
+    async fn session(&self, mode: &str, name: &'static str) -> Outcome<(&'static str, Ours)> {
+        Ok((name, ours(&format!("{}?mode={mode}", self.url), Options::new()).await?))
+    }
+
+    async fn advisory(&self) -> Outcome<(&'static str, Ours)> {
+        self.session("advisory", "leasehold, advisory").await
+    }
+
+    async fn rowlock(&self) -> Outcome<(&'static str, Ours)> {
+        self.session("rowlock", "leasehold, rowlock").await
+    }
+
+    async fn raw(&self, pair: Pair, name: &'static str) -> Outcome<(&'static str, Raw)> {
+        Ok((name, Raw::connect(&self.url, pair).await?))
+    }
+
+    async fn uncontended(&mut self, tasks: usize) -> Outcome<()> {
+        let (load, effort) = (Load::Apart(tasks), self.report.effort);
+        let raw = self.raw(Pair::Statements, "upsert, delete by key").await?;
+        self.add(contest("postgres", load, effort, self.lease().await?, raw).await?.goal(0.7))?;
+        let functions = self.raw(Pair::Functions, "the same in two functions").await?;
+        self.add(contest("postgres", load, effort, self.lease().await?, functions).await?)?;
+        let raw = self.raw(Pair::Statements, "upsert, delete by key").await?;
+        self.add(contest("postgres", load, effort, self.rowlock().await?, raw).await?)?;
+        let bare = self.raw(Pair::Advisory, "bare advisory pair").await?;
+        self.add(contest("postgres", load, effort, self.advisory().await?, bare).await?)?;
+        self.beside_sqlx(load).await
+    }
+
+    async fn contended(&mut self, load: Load) -> Outcome<()> {
+        let effort = self.report.effort;
+        let barging = ("leasehold, barging", ours(&self.url, Options::new().barging()).await?);
+        self.add(contest("postgres", load, effort, self.lease().await?, barging).await?)?;
+        let rowlock = self.rowlock().await?;
+        self.add(contest("postgres", load, effort, self.advisory().await?, rowlock).await?)?;
+        self.beside_sqlx(load).await
+    }
+
+    #[cfg(peers)]
+    async fn beside_sqlx(&mut self, load: Load) -> Outcome<()> {
+        let effort = self.report.effort;
+        let sqlx = ("sqlx 0.8 PgAdvisoryLock", peers::Sqlx::connect(&self.url, load.tasks()).await?);
+        self.add(contest("postgres", load, effort, self.advisory().await?, sqlx).await?.goal(0.7))
+    }
+
+    #[cfg(not(peers))]
+    fn beside_sqlx(&mut self, _: Load) -> std::future::Ready<Outcome<()>> {
+        std::future::ready(Ok(()))
+    }
+}
+
+async fn run(effort: Effort, json: bool, rows: &[&str]) -> Outcome<()> {
     let server = Server::with(&[]);
-    let url = server.url();
-    let mut report = Report::new(effort);
-    pairs(&mut report, &url).await?;
-    let wake = wake::measure(&url, effort).await?;
-    let mut out = std::io::stdout();
+    let mut run = Run { url: server.url(), json, report: Report::new(effort), wakes: Vec::new() };
+    run.show(&run.report.heading().trim_end())?;
+    for row in rows {
+        run.row(row).await?;
+    }
     if json {
-        let extra = serde_json::json!({ "pairs": report, "release_to_grant": wake });
-        writeln!(out, "{}", serde_json::to_string_pretty(&extra)?)?;
-    } else {
-        writeln!(out, "{}\n{wake}", report.table())?;
+        let all = serde_json::json!({ "pairs": run.report, "release_to_grant": run.wakes });
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
     }
     Ok(())
 }
 
 fn main() -> Outcome<ExitCode> {
-    let (mut effort, mut json) = (Effort::FULL, false);
-    for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let (mut effort, mut json, mut rows) = (FULL, false, Vec::new());
+    for argument in &arguments {
         match argument.as_str() {
             "--quick" => effort = Effort::QUICK,
             "--json" => json = true,
+            row if ROWS.contains(&row) => rows.push(row),
             _ => {
                 writeln!(std::io::stderr(), "{USAGE}")?;
                 return Ok(ExitCode::from(64));
             }
         }
     }
+    if rows.is_empty() {
+        rows.extend(ROWS);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(effort, json))?;
+    runtime.block_on(run(effort, json, &rows))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -22,34 +22,45 @@ pub(crate) struct Wake {
     grant_p99: u64,
     message_p50: u64,
     message_p99: u64,
+    durable_p50: u64,
+    durable_p99: u64,
 }
 
 impl fmt::Display for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: u64| nanos / 1000;
+        let times = |nanos: u64| self.grant_p50 as f64 / nanos as f64;
         write!(
             f,
-            "release to grant: p50 {} us, p99 {} us; bare NOTIFY to receive: p50 {} us, p99 {} us; p50 {:.2} x",
+            "release to grant: p50 {} us, p99 {} us\n\
+             bare NOTIFY to receive: p50 {} us, p99 {} us; ours {:.2} x, goal 1.5\n\
+             durable delete and NOTIFY to receive: p50 {} us, p99 {} us; ours {:.2} x",
             micros(self.grant_p50),
             micros(self.grant_p99),
             micros(self.message_p50),
             micros(self.message_p99),
-            self.grant_p50 as f64 / self.message_p50 as f64
+            times(self.message_p50),
+            micros(self.durable_p50),
+            micros(self.durable_p99),
+            times(self.durable_p50),
         )
     }
 }
 
 pub(crate) async fn measure(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (mut grants, mut messages) = (histogram()?, histogram()?);
+    let (mut grants, mut messages, mut durable) = (histogram()?, histogram()?, histogram()?);
     for _ in 0..effort.rounds {
         hand_overs(url, effort.round, &mut grants).await?;
-        published(url, effort.round, &mut messages).await?;
+        published(url, effort.round, NOTIFY, &mut messages).await?;
+        published(url, effort.round, DURABLE, &mut durable).await?;
     }
     Ok(Wake {
         grant_p50: grants.value_at_quantile(0.5),
         grant_p99: grants.value_at_quantile(0.99),
         message_p50: messages.value_at_quantile(0.5),
         message_p99: messages.value_at_quantile(0.99),
+        durable_p50: durable.value_at_quantile(0.5),
+        durable_p99: durable.value_at_quantile(0.99),
     })
 }
 
@@ -84,9 +95,14 @@ async fn hand_overs(url: &str, length: Duration, times: &mut Histogram<u64>) -> 
     Ok(())
 }
 
+/// A message alone is never flushed to the disk. A release is, and its message is sent after that.
+const NOTIFY: &str = "NOTIFY bench";
+const DURABLE: &str = "DELETE FROM woken; INSERT INTO woken VALUES (1); NOTIFY bench";
+
 /// One connection notifies, another receives and passes it on to a task.
-async fn published(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
+async fn published(url: &str, length: Duration, statement: &str, times: &mut Histogram<u64>) -> Outcome<()> {
     let notifier = connect(url).await?;
+    notifier.batch_execute("CREATE TABLE IF NOT EXISTS woken (n bigint)").await?;
     let (subscriber, mut connection) = tokio_postgres::connect(url, NoTls).await?;
     let (heard, mut hears) = mpsc::channel(1);
     let listening = tokio::spawn(async move {
@@ -101,7 +117,7 @@ async fn published(url: &str, length: Duration, times: &mut Histogram<u64>) -> O
     let began = Instant::now();
     while began.elapsed() < length {
         let sent = Instant::now();
-        notifier.batch_execute("NOTIFY bench").await?;
+        notifier.batch_execute(statement).await?;
         let at = hears.recv().await.ok_or("the subscriber is gone")?;
         times.saturating_record(u64::try_from((at - sent).as_nanos())?);
     }
