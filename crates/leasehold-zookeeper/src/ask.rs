@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{Answer, Book, Claim, ClaimId, Fence, IfBusy, Key, OpenBook, Order, Place, Result};
+use zookeeper_client::{Error as Fault, Stat};
 
 use crate::fault::{Failed, said};
 use crate::names::Kind;
 use crate::own::Own;
 use crate::plan::{Asker, Plan, Step};
-use crate::session::{Depth, Listed, Session};
-use crate::turn;
+use crate::session::{Depth, Session};
+use crate::turn::{self, First};
 use crate::view::View;
 
 /// When to ask again if others take their time to take their turn.
@@ -77,8 +78,15 @@ impl Session {
         let ruled = self.ruled(claim);
         if queues {
             let plan = Plan::joining(&ruled, &self.node);
+            if let Some(answer) = self.queue_behind(claim, &plan).await? {
+                return Ok(answer);
+            }
+            let place = self.own().get(&claim.id).map(|own| own.seat);
+            if let Some(seat) = place {
+                return self.joined(claim, seat, None).await;
+            }
             match self.commit_and_list(&view, &plan).await {
-                (Ok(seat), listed) => return self.joined(claim, seat, listed).await,
+                (Ok(seat), listed) => return self.joined(claim, seat, listed.ok()).await,
                 (Err(Failed::Broken(fault)), _) => return Err(crate::fault::said(fault)),
                 // Nobody is on it any more.
                 (Err(Failed::Overtaken | Failed::Rootless), _) => {}
@@ -109,7 +117,7 @@ impl Session {
             let joined = is_joining && plan.steps.len() == 1 && plan.steps.iter().any(joins);
             let written = if joined {
                 match self.commit_and_list(&view, &plan).await {
-                    (Ok(seat), listed) => return self.joined(claim, seat, listed).await,
+                    (Ok(seat), listed) => return self.joined(claim, seat, listed.ok()).await,
                     (failed, _) => failed,
                 }
             } else {
@@ -141,21 +149,52 @@ impl Session {
     }
 
     /// How a claim stands that has joined the queue, and sees to it that it hears of its turn.
-    async fn joined(self: &Arc<Self>, claim: &Claim, seat: u64, listed: Listed) -> Result<Answer> {
+    async fn joined(
+        self: &Arc<Self>,
+        claim: &Claim,
+        seat: u64,
+        listed: Option<(Vec<String>, Stat)>,
+    ) -> Result<Answer> {
         self.own().insert(claim.id, Own::waiting(claim, seat));
+        let path = self.lock(&claim.key);
         let seen = match listed {
-            Ok((children, stat)) => {
-                self.read(&self.lock(&claim.key), stat.version, &children, Depth::Ids(&[])).await?
-            }
-            Err(_) => None,
+            Some((children, stat)) => self.read(&path, &stat, &children, Depth::Ids(&[])).await?,
+            None => None,
         };
-        let (mut answers, view) = self.settle(&claim.key, std::slice::from_ref(claim), seen).await?;
+        let seen = match seen {
+            Some(seen) => seen,
+            None => self.look(&path, std::slice::from_ref(claim)).await?,
+        };
+        self.check_kind(claim, &seen).await?;
+        let (mut answers, view) = self.settle(&claim.key, std::slice::from_ref(claim), Some(seen)).await?;
         let answer = answers.pop().unwrap_or(Answer::Gone);
         if matches!(answer, Answer::Waiting(_)) {
-            self.remember(&claim.key, &view);
-            turn::expect(self, claim, Some(view));
+            self.learn(&claim.key, &view);
+            turn::expect(self, claim, First::Seen(view));
         }
         Ok(answer)
+    }
+
+    /// Leaves the queue again if those before it have another limit: they may have come after we looked, and a place is made
+    /// whoever is there.
+    async fn check_kind(&self, claim: &Claim, seen: &View) -> Result<()> {
+        let Some(own) = seen.nodes.iter().position(|node| node.name.id == claim.id) else { return Ok(()) };
+        let mut before = seen.clone();
+        before.nodes.truncate(own);
+        let is_other = |limit: u64| limit != claim.limit;
+        if !before.nodes.iter().any(|node| is_other(node.name.limit))
+            && !before.limit.as_ref().is_some_and(|(declared, ..)| is_other(*declared))
+        {
+            return Ok(());
+        }
+        self.own().remove(&claim.id);
+        self.lanes.forget(&claim.key);
+        match self.zk.delete(&seen.nodes[own].path, None).await {
+            Ok(()) | Err(Fault::NoNode) => {}
+            Err(fault) => return Err(said(fault)),
+        }
+        let mut book = before.book(&claim.key, &[]);
+        decide(&claim.key, &mut book, |ledger| rule::claim(ledger, &self.ruled(claim), before.now)).map(drop)
     }
 
     /// How claims on one lock stand. Marks those whose turn has come, one after the other, and starts the leases
@@ -206,8 +245,8 @@ impl Session {
             match self.commit(&view, &plan).await {
                 Ok(number) => {
                     done[n] = Some(self.written(&claims[n], &view, &plan, number, answers[n].clone()));
-                    let after = view.with(&plan);
-                    self.remember(key, &after);
+                    let after = view.with(&plan, number);
+                    self.learn(key, &after);
                     if done.iter().all(Option::is_some) {
                         return Ok((done.into_iter().flatten().collect(), after));
                     }

@@ -3,20 +3,19 @@
 //! A session that holds a lock alone and has the head of its queue knows all that must be known: nobody comes to stand
 //! before that head, and who takes units otherwise raises the version of the lock's node. So nobody has to look, to watch
 //! or to be woken. Between sessions this cannot be done: a claim is marked by its own session and by nobody else.
+//!
+//! This is only what is known; what is done with it is in `pass`. A lane that is wrong costs time and nothing else:
+//! whatever is written because of it is written only if it is right.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Answer, Claim, ClaimId, IfBusy, Key, Order, Result, rule};
+use leasehold_core::{Claim, ClaimId, IfBusy, Key, Order};
 
-use crate::ask::decide;
-use crate::fault::{Failed, said};
-use crate::names::Kind;
-use crate::own::Own;
-use crate::plan::{Plan, Step};
-use crate::session::Session;
-use crate::turn;
 use crate::view::{Node, View};
+
+/// How many of our last writes are remembered: answers may be looked at in another order than they came in.
+const WRITES: usize = 16;
 
 /// What a session knows of the locks that it holds alone while others of its claims are next.
 #[derive(Debug, Default)]
@@ -24,9 +23,35 @@ pub(crate) struct Lanes(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    seen: HashMap<Key, View>,
+    lanes: HashMap<Key, Lane>,
     /// Claims that were asked for and not answered yet: they may be there already.
     unanswered: HashSet<ClaimId>,
+}
+
+/// One of these locks.
+#[derive(Debug)]
+struct Lane {
+    /// The node of the claim that holds; `None` while it is on its way to the next.
+    holder: Option<String>,
+    limit: u64,
+    version: i32,
+    /// The numbers of the writes that took units. When the last of all is one of these, nobody else took any.
+    writes: VecDeque<u64>,
+    /// The head of the queue and who is behind it, as far as somebody looked.
+    queue: VecDeque<Node>,
+    /// The place of the last one that was ever seen in the queue.
+    seen_to: i32,
+    /// Claims of this session that are behind all of those, by seat.
+    later: BTreeMap<u64, (i32, ClaimId)>,
+}
+
+/// What is to be passed on.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) to: Node,
+    pub(crate) version: i32,
+    /// Whether it is time to see who came since.
+    pub(crate) looks: bool,
 }
 
 impl Lanes {
@@ -38,9 +63,8 @@ impl Lanes {
     pub(crate) fn queues(&self, claim: &Claim) -> bool {
         let mut known = self.known();
         let is_new = known.unanswered.insert(claim.id);
-        let is_same = |view: &View| view.nodes.iter().all(|node| node.name.limit == claim.limit);
         let is_plain = claim.order == Order::Fair && claim.if_busy == IfBusy::Queue && claim.count.is_none();
-        is_new && is_plain && known.seen.get(&claim.key).is_some_and(is_same)
+        is_new && is_plain && known.lanes.get(&claim.key).is_some_and(|lane| lane.limit == claim.limit)
     }
 
     /// Notes that a claim was answered, or will not be asked for again.
@@ -49,72 +73,198 @@ impl Lanes {
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        self.known().seen.remove(key);
+        self.known().lanes.remove(key);
+    }
+
+    /// A claim has left the queue.
+    pub(crate) fn left(&self, key: &Key, id: &ClaimId) {
+        if let Some(lane) = self.known().lanes.get_mut(key) {
+            lane.queue.retain(|node| node.name.id != *id);
+            lane.later.retain(|_, (_, later)| later != id);
+        }
+    }
+
+    /// Whether somebody is known to be next: then who comes need not look.
+    pub(crate) fn has_next(&self, key: &Key) -> bool {
+        self.known().lanes.get(key).is_some_and(|lane| !lane.queue.is_empty())
+    }
+
+    /// Notes that a claim of ours has queued at this place when this was the last write that took units. Answers a
+    /// claim of ours that is before it, or `None` when that is not known.
+    pub(crate) fn joins(&self, claim: &Claim, seat: u64, turn: i32, write: u64) -> Option<ClaimId> {
+        let mut known = self.known();
+        let lane = known.lanes.get_mut(&claim.key)?;
+        if !lane.writes.contains(&write) || turn.wrapping_sub(lane.seen_to) <= 0 {
+            return None;
+        }
+        let before = lane.later.range(..seat).next_back().map(|(_, (_, id))| *id);
+        let before = before.or_else(|| lane.queue.back().map(|node| node.name.id))?;
+        lane.later.insert(seat, (turn, claim.id));
+        Some(before)
+    }
+
+    /// Takes the next out of the queue, if this is the node of who holds. Otherwise nothing is known any more.
+    pub(crate) fn pass(&self, key: &Key, from: &str) -> Option<Pass> {
+        let mut known = self.known();
+        let pass = known.lanes.get_mut(key).and_then(|lane| {
+            lane.holder.take_if(|holder| holder == from)?;
+            let to = lane.queue.pop_front()?;
+            let looks = !lane.later.is_empty() && lane.later.len() >= lane.queue.len();
+            Some(Pass { to, version: lane.version, looks })
+        });
+        if pass.is_none() {
+            known.lanes.remove(key);
+        }
+        pass
+    }
+
+    /// It was passed on, to this node, by the write with this number. `true` when nobody is known to be behind it.
+    pub(crate) fn passed(&self, key: &Key, to: String, write: u64) -> bool {
+        let mut known = self.known();
+        let Some(lane) = known.lanes.get_mut(key) else { return false };
+        lane.version = lane.version.wrapping_add(1);
+        lane.holder = Some(to);
+        lane.writes.push_back(write);
+        if lane.writes.len() > WRITES {
+            lane.writes.pop_front();
+        }
+        lane.queue.is_empty() && lane.later.is_empty()
+    }
+
+    /// Learns from a look at a lock, which may be older than what is known. `is_ours` says so of the one who holds alone and
+    /// of the next.
+    pub(crate) fn learn(&self, key: &Key, view: &View, is_ours: bool) {
+        let mut known = self.known();
+        if let Some(lane) = known.lanes.get_mut(key) {
+            let is_known = |last: &u64| view.write <= *last || lane.holder.is_none();
+            if lane.writes.back().is_some_and(is_known) {
+                lane.extend(view);
+                return;
+            }
+            // Somebody else took units.
+            known.lanes.remove(key);
+        }
+        let holder = view.only_holder(None).filter(|_| is_ours && view.is_plain());
+        if let (Some(holder), Some(version)) = (holder, view.version) {
+            let mut lane = Lane {
+                holder: Some(holder.path.clone()),
+                limit: holder.name.limit,
+                version,
+                writes: VecDeque::from([view.write]),
+                queue: VecDeque::new(),
+                seen_to: view.first_turn().wrapping_sub(1),
+                later: BTreeMap::new(),
+            };
+            lane.extend(view);
+            known.lanes.insert(key.clone(), lane);
+        }
     }
 }
 
-impl Session {
-    /// Remembers what was seen of a lock, if this session holds it alone and is next.
-    pub(crate) fn remember(&self, key: &Key, view: &View) {
-        let is_ours = {
-            let own = self.own();
-            let is_ours = |node: &&Node| own.contains_key(&node.name.id);
-            let holder = view.only_holder(None).filter(|node| node.name.kind == Kind::Held && !node.waits());
-            let heir = view.nodes.iter().find(|node| node.waits());
-            view.is_plain() && holder.filter(is_ours).is_some() && heir.filter(is_ours).is_some()
-        };
-        if is_ours {
-            self.lanes.known().seen.insert(key.clone(), view.clone());
-        } else {
-            self.lanes.forget(key);
+impl Lane {
+    fn extend(&mut self, view: &View) {
+        for node in view.nodes.iter().filter(|node| node.is_queued()) {
+            if node.name.turn.wrapping_sub(self.seen_to) > 0 {
+                self.seen_to = node.name.turn;
+                self.queue.push_back(node.clone());
+            }
+        }
+        let seen_to = self.seen_to;
+        self.later.retain(|_, (turn, _)| turn.wrapping_sub(seen_to) > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::Units;
+
+    use super::*;
+    use crate::names::{Kind, Name};
+
+    fn claim(n: u8) -> Claim {
+        let key = Key::new("k").unwrap();
+        Claim { id: ClaimId::from_bytes([n; 16]), ..Claim::new(key, 1, Units::Exactly(1)).unwrap() }
+    }
+
+    fn node(n: u8, kind: Kind, turn: i32) -> Node {
+        let Claim { id, round, limit, .. } = claim(n);
+        let held = u64::from(kind == Kind::Held);
+        let name = Name { kind, id, round, limit, held, wanted: 1, least: 1, seat: 0, token: 0, turn };
+        Node { name, path: format!("/k/{n}"), read: None }
+    }
+
+    /// The first holds, the others wait, at turns from this on.
+    fn view(write: u64, claims: &[u8], from: i32) -> View {
+        let kind = |n: usize| if n == 0 { Kind::Held } else { Kind::Waiting };
+        let turn = |n: usize| from.wrapping_add(i32::try_from(n).unwrap());
+        let nodes = claims.iter().enumerate().map(|(n, claim)| node(*claim, kind(n), turn(n))).collect();
+        View { nodes, version: Some(7), write, ..View::absent("/k".to_owned()) }
+    }
+
+    fn lanes(claims: &[u8], from: i32) -> (Lanes, Key) {
+        let (lanes, key) = (Lanes::default(), claim(0).key);
+        lanes.learn(&key, &view(100, claims, from), true);
+        (lanes, key)
+    }
+
+    fn passes(lanes: &Lanes, key: &Key, from: u8) -> Option<(ClaimId, i32)> {
+        lanes.pass(key, &format!("/k/{from}")).map(|pass| (pass.to.name.id, pass.version))
+    }
+
+    #[test]
+    fn what_is_held_is_passed_on_in_the_order_of_the_queue() {
+        for from in [0, i32::MAX - 1] {
+            let (lanes, key) = lanes(&[1, 2, 3], from);
+            assert_eq!(passes(&lanes, &key, 1), Some((claim(2).id, 7)));
+            assert!(!lanes.passed(&key, "/k/2".to_owned(), 101));
+            assert_eq!(passes(&lanes, &key, 2), Some((claim(3).id, 8)));
+            assert!(lanes.passed(&key, "/k/3".to_owned(), 102));
+            assert_eq!(passes(&lanes, &key, 3), None);
         }
     }
 
-    /// Gives what a claim holds to the next of this session. `false` when that is not known to be next, or something has
-    /// changed since.
-    pub(crate) async fn hand_over(&self, own: &Own) -> Result<bool> {
-        let key = &own.claim.key;
-        let Some(seen) = self.lanes.known().seen.remove(key) else { return Ok(false) };
-        if seen.only_holder(None).is_none_or(|node| node.path != own.path) {
-            return Ok(false);
-        }
-        let mut seen = seen.without(&own.path);
-        let Some(head) = seen.nodes.first().filter(|node| node.name.kind == Kind::Waiting).cloned() else {
-            return Ok(false);
-        };
-        let Some(heir) = self.own().get(&head.name.id).map(|own| own.claim.clone()) else { return Ok(false) };
-        // Those behind it do not matter.
-        let view = View { nodes: vec![head], version: seen.version, ..View::absent(seen.path.clone()) };
-        let before = view.book(key, std::slice::from_ref(&heir));
-        let mut after = before.clone();
-        let ruled = self.ruled(&heir);
-        let said_so = decide(key, &mut after, |ledger| rule::renew(ledger, &ruled, view.now))?;
-        let mut plan = Plan::between(&view, &before, &after, Some(self.asker(&heir, &view)));
-        if !plan.takes || !matches!(said_so.answer, Answer::Granted(_)) {
-            return Ok(false);
-        }
-        let Some(name) = plan.made(&heir.id).cloned() else { return Ok(false) };
-        plan.steps.insert(0, Step::Delete { path: own.path.clone(), version: None });
-        let number = match self.commit(&view, &plan).await {
-            Ok(number) => number,
-            Err(Failed::Broken(fault)) => return Err(said(fault)),
-            Err(Failed::Overtaken | Failed::Rootless) => return Ok(false),
-        };
-        seen = seen.with(&plan);
-        let told = {
-            let mut table = self.own();
-            // It may have left meanwhile, and then it gives back what it got.
-            table.get_mut(&heir.id).map(|own| {
-                own.turn = None;
-                own.made(&view, &name, number);
-                (own.waits, own.alone) = (false, seen.is_alone(&heir.id));
-                own.granted(None)
-            })
-        };
-        if let Some(answer) = told {
-            self.remember(key, &seen);
-            turn::tell(self, &heir, Some(answer));
-        }
-        Ok(true)
+    #[test]
+    fn who_came_since_is_not_passed_anything_before_somebody_looked() {
+        let (lanes, key) = lanes(&[1, 2], 0);
+        assert_eq!(lanes.joins(&claim(3), 30, 2, 100), Some(claim(2).id));
+        assert_eq!(lanes.joins(&claim(4), 40, 3, 100), Some(claim(3).id));
+        assert!(lanes.pass(&key, "/k/1").unwrap().looks);
+        lanes.passed(&key, "/k/2".to_owned(), 101);
+        // Somebody else's was before them.
+        lanes.learn(&key, &view(101, &[2, 9, 3, 4], 1), false);
+        assert_eq!(passes(&lanes, &key, 2), Some((claim(9).id, 8)));
+    }
+
+    #[test]
+    fn who_queues_after_others_took_units_has_to_look() {
+        let (lanes, key) = lanes(&[1, 2], 0);
+        assert_eq!(lanes.joins(&claim(3), 30, 2, 99), None);
+        assert_eq!(lanes.joins(&claim(3), 30, 1, 100), None, "it was there before");
+        assert!(lanes.joins(&claim(3), 30, 2, 100).is_some());
+        lanes.learn(&key, &view(200, &[7, 8], 5), false);
+        assert!(!lanes.has_next(&key));
+    }
+
+    #[test]
+    fn an_older_look_takes_nothing_back() {
+        let (lanes, key) = lanes(&[1, 2, 3], 0);
+        passes(&lanes, &key, 1);
+        lanes.learn(&key, &view(100, &[1, 2, 3], 0), false);
+        lanes.passed(&key, "/k/2".to_owned(), 101);
+        assert_eq!(passes(&lanes, &key, 2), Some((claim(3).id, 8)));
+    }
+
+    #[test]
+    fn who_left_is_passed_nothing() {
+        let (lanes, key) = lanes(&[1, 2, 3], 0);
+        lanes.left(&key, &claim(2).id);
+        assert_eq!(passes(&lanes, &key, 1), Some((claim(3).id, 7)));
+    }
+
+    #[test]
+    fn another_than_the_holder_passes_nothing_on() {
+        let (lanes, key) = lanes(&[1, 2], 0);
+        assert_eq!(passes(&lanes, &key, 5), None);
+        assert!(!lanes.has_next(&key));
     }
 }

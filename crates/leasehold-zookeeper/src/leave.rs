@@ -21,6 +21,7 @@ impl Session {
         {
             return Ok(Released::Held);
         }
+        self.lanes.left(&claim.key, &claim.id);
         let id = claim.id;
         let operation = |ledger: &mut OpenBook<'_>, now| rule::release(ledger, &id, None, now);
         let (outcome, view, ..) = self.operate(&claim.key, None, Depth::Ids(&[id]), operation).await?;

@@ -11,6 +11,7 @@ mod leave;
 mod names;
 mod note;
 mod own;
+mod pass;
 mod plan;
 mod renew;
 mod session;

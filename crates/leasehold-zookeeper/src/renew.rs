@@ -11,7 +11,7 @@ use crate::fault::{is_over, said};
 use crate::names::Name;
 use crate::session::Session;
 use crate::sessions::Sessions;
-use crate::turn;
+use crate::turn::{self, First};
 
 /// Renews claims that are all on one session.
 pub(crate) async fn renew(sessions: Arc<Sessions>, claims: Vec<Claim>) -> Result<Vec<Answer>> {
@@ -49,7 +49,7 @@ pub(crate) async fn renew(sessions: Arc<Sessions>, claims: Vec<Claim>) -> Result
             *answer = settled.get(&claim.id).cloned();
         }
         if matches!(answer, Some(Answer::Waiting(_))) {
-            turn::expect(&session, claim, None);
+            turn::expect(&session, claim, First::Nothing);
         }
     }
     Ok(answers.into_iter().map(|answer| answer.unwrap_or(Answer::Gone)).collect())

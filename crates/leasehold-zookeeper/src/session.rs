@@ -184,7 +184,7 @@ impl Session {
         loop {
             match self.zk.get_children(path).await {
                 Ok((children, stat)) => {
-                    if let Some(view) = self.read(path, stat.version, &children, depth).await? {
+                    if let Some(view) = self.read(path, &stat, &children, depth).await? {
                         return Ok(view);
                     }
                 }
@@ -198,11 +198,11 @@ impl Session {
     pub(crate) async fn read(
         &self,
         path: &str,
-        version: i32,
+        stat: &Stat,
         children: &[String],
         depth: Depth<'_>,
     ) -> Result<Option<View>> {
-        let mut view = View::listed(path, version, children);
+        let mut view = View::listed(path, stat, children);
         let is_wanted = |id: &ClaimId| match depth {
             Depth::Ids(ids) => ids.contains(id),
             Depth::All => true,
@@ -235,7 +235,7 @@ impl Session {
     /// Writes what was planned for what was seen, all or nothing. Answers the number of the write.
     pub(crate) async fn commit(&self, view: &View, plan: &Plan) -> Result<u64, Failed> {
         match plan.joins() {
-            Some((name, note)) => self.join(view, name, note).await,
+            Some((name, note)) => self.queue(&view.path, name, note).await.map(|(seat, _)| seat),
             None => self.transact(view, plan).await,
         }
     }
@@ -246,11 +246,12 @@ impl Session {
         join(self.commit(view, plan), async { self.zk.get_children(&view.path).await }).await
     }
 
-    /// Makes a place at the end of the queue.
-    async fn join(&self, view: &View, name: &Name, note: &Note) -> Result<u64, Failed> {
+    /// Makes a place at the end of the queue. Answers the number of the write, and the place.
+    pub(crate) async fn queue(&self, lock: &str, name: &Name, note: &Note) -> Result<(u64, i32), Failed> {
         let options = CreateMode::EphemeralSequential.with_acls(self.acls);
-        match self.zk.create(&format!("{}/{name}", view.path), &note.bytes(), &options).await {
-            Ok((stat, _)) => Ok(stat.czxid.unsigned_abs()),
+        match self.zk.create(&format!("{lock}/{name}"), &note.bytes(), &options).await {
+            // It is a number of 32 bits that overflows, whatever the driver makes of it.
+            Ok((stat, turn)) => Ok((stat.czxid.unsigned_abs(), turn.into_i64() as i32)),
             // The lock's node has gone, because nobody was on it any more.
             Err(Fault::NoNode) => Err(Failed::Overtaken),
             Err(fault) => Err(Failed::Broken(fault)),

@@ -17,6 +17,7 @@ use crate::fault::said;
 use crate::names;
 use crate::session::Depth;
 use crate::sessions::Sessions;
+use crate::turn::First;
 use crate::url::Target;
 
 /// How many locks a page of `list` has.
@@ -107,7 +108,7 @@ impl ZooKeeper {
         let session = self.sessions.of(claim).await?;
         let answer = session.claim(claim).await?;
         if matches!(answer, Answer::Waiting(_)) {
-            crate::turn::expect(&session, claim, None);
+            crate::turn::expect(&session, claim, First::Nothing);
         }
         Ok(answer)
     }
@@ -133,7 +134,7 @@ impl ZooKeeper {
             Answer::Granted(grant) => grant.lease = None,
             Answer::Waiting(place) => {
                 place.lease = None;
-                crate::turn::expect(&session, claim, None);
+                crate::turn::expect(&session, claim, First::Nothing);
             }
             Answer::Done if matches!(change, Change::Tail(_)) => {
                 session.own().remove(&claim.id);

@@ -20,8 +20,17 @@ use crate::view::View;
 /// How soon a look that failed is tried again. The client polls too.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// What is known when the waiting begins.
+#[derive(Debug)]
+pub(crate) enum First {
+    Nothing,
+    Seen(View),
+    /// The news of a claim of the same session that is before it.
+    Behind(watch::Receiver<()>),
+}
+
 /// Sees to it that the client hears when a claim's turn has come.
-pub(crate) fn expect(session: &Arc<Session>, claim: &Claim, view: Option<View>) {
+pub(crate) fn expect(session: &Arc<Session>, claim: &Claim, first: First) {
     let mut table = session.own();
     let Some(own) = table.get_mut(&claim.id) else { return };
     if own.turn.as_ref().is_some_and(|turn| !turn.0.is_finished()) {
@@ -32,7 +41,7 @@ pub(crate) fn expect(session: &Arc<Session>, claim: &Claim, view: Option<View>) 
         session.ending(),
         session.rung.subscribe(),
         claim.clone(),
-        view,
+        first,
     ));
     own.turn = Some(Turn(task.abort_handle()));
 }
@@ -42,13 +51,21 @@ async fn wait(
     mut ending: watch::Receiver<bool>,
     mut rung: watch::Receiver<()>,
     claim: Claim,
-    mut view: Option<View>,
+    first: First,
 ) {
+    let (mut view, mut behind) = match first {
+        First::Nothing => (None, None),
+        First::Seen(view) => (Some(view), None),
+        First::Behind(news) => (None, Some(news)),
+    };
     // The lock without the one that stood before the claim.
     let mut freed = None;
     loop {
         let Some(strong) = session.upgrade().filter(|session| !session.is_over()) else { return };
-        let look = look(&strong, &claim, view.take(), freed.take()).await;
+        let look = match behind.take() {
+            Some(news) => Ok(Look::Behind(news)),
+            None => look(&strong, &claim, view.take(), freed.take()).await,
+        };
         drop(strong);
         match look {
             Ok(Look::Watching(watcher, seen)) => tokio::select! {

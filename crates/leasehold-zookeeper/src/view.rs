@@ -36,6 +36,11 @@ impl Node {
     pub(crate) fn waits(&self) -> bool {
         self.name.held < self.name.wanted
     }
+
+    /// Whether it waits for its first turn.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.name.kind == Kind::Waiting
+    }
 }
 
 /// Everybody on a lock at one moment.
@@ -45,6 +50,8 @@ pub(crate) struct View {
     pub(crate) path: String,
     /// The version of its data, which every write that takes units raises; `None` when there is no such node.
     pub(crate) version: Option<i32>,
+    /// The number of the last such write.
+    pub(crate) write: u64,
     pub(crate) nodes: Vec<Node>,
     /// A limit that was changed: declared, in force, and the node that says so.
     pub(crate) limit: Option<(u64, u64, String)>,
@@ -57,12 +64,13 @@ pub(crate) struct View {
 impl View {
     /// A lock that nobody claims.
     pub(crate) fn absent(path: String) -> Self {
-        Self { path, version: None, nodes: Vec::new(), limit: None, strangers: Vec::new(), now: 0 }
+        Self { path, version: None, write: 0, nodes: Vec::new(), limit: None, strangers: Vec::new(), now: 0 }
     }
 
     /// What a listing says.
-    pub(crate) fn listed(path: &str, version: i32, children: &[String]) -> Self {
-        let mut view = Self { version: Some(version), ..Self::absent(path.to_owned()) };
+    pub(crate) fn listed(path: &str, stat: &Stat, children: &[String]) -> Self {
+        let (version, write) = (Some(stat.version), stat.mzxid.unsigned_abs());
+        let mut view = Self { version, write, ..Self::absent(path.to_owned()) };
         for child in children {
             let path = format!("{path}/{child}");
             if let Some((declared, effective)) = parse_limit(child) {
@@ -74,8 +82,7 @@ impl View {
             }
         }
         // The turn counts up and may overflow: what matters is the distance to any one of them.
-        let first =
-            view.nodes.iter().find(|node| node.name.kind == Kind::Waiting).map_or(0, |node| node.name.turn);
+        let first = view.first_turn();
         view.nodes.sort_by_key(|node| match node.name.kind {
             Kind::Waiting => (2, i64::from(node.name.turn.wrapping_sub(first))),
             // Who holds and wants more stands before all who wait; by seat, which such a node always names.
@@ -83,6 +90,11 @@ impl View {
             _ => (0, 0),
         });
         view
+    }
+
+    /// The turn of the first in the queue, or of any one before they are sorted.
+    pub(crate) fn first_turn(&self) -> i32 {
+        self.nodes.iter().find(|node| node.is_queued()).map_or(0, |node| node.name.turn)
     }
 
     /// The node of a claim.
@@ -145,8 +157,11 @@ impl View {
         self
     }
 
-    /// What is there when this was written.
-    pub(crate) fn with(mut self, plan: &Plan) -> Self {
+    /// What is there when this was written, with this number.
+    pub(crate) fn with(mut self, plan: &Plan, number: u64) -> Self {
+        if plan.bumps {
+            self.write = number;
+        }
         for step in &plan.steps {
             match step {
                 Step::Delete { path, .. } => self.nodes.retain(|node| node.path != *path),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, Change, Claim, Grant, Inbox, Key, Promotion, Store, Units, Wake};
+use leasehold_core::{Answer, Change, Claim, ErrorKind, Grant, Inbox, Key, Promotion, Store, Units, Wake};
 use leasehold_servers::zookeeper::ZooKeeper as Server;
 use leasehold_zookeeper::ZooKeeper;
 
@@ -28,7 +28,11 @@ async fn open(server: &Server) -> ZooKeeper {
 }
 
 fn claim(units: u64) -> Claim {
-    let claim = Claim::new(Key::new("k").unwrap(), 2, Units::Exactly(units)).unwrap();
+    claim_of(2, units)
+}
+
+fn claim_of(limit: u64, units: u64) -> Claim {
+    let claim = Claim::new(Key::new("k").unwrap(), limit, Units::Exactly(units)).unwrap();
     Claim { inbox: Inbox(1), ..claim }
 }
 
@@ -60,4 +64,25 @@ async fn what_was_changed_while_it_held_survives_a_growth_that_had_to_wait() {
     assert!(grown.token > first.token && grown.seat == first.seat, "{first:?} {grown:?}");
     let seen = store.inspect(&grows.key).await.unwrap().unwrap();
     assert_eq!((seen.holders[0].token, &*seen.holders[0].value), (grown.token, &b"new"[..]));
+}
+
+#[tokio::test]
+async fn who_queues_where_others_with_another_limit_have_come_since_it_looked_is_refused() {
+    let server = Server::start();
+    let (store, other) = (open(&server).await, open(&server).await);
+    // With both, the store knows that who comes next has to queue, and does not look any more.
+    let (holds, waits) = (claim(2), claim(2));
+    assert!(matches!(store.claim(&holds).await.unwrap(), Answer::Granted(_)));
+    assert!(matches!(store.claim(&waits).await.unwrap(), Answer::Waiting(_)));
+    let admin = zookeeper_client::Client::connector().with_session_timeout(Duration::from_secs(30));
+    let admin = admin.connect(&format!("127.0.0.1:{}", server.port())).await.unwrap();
+    let lock = "/leasehold/locks/k";
+    for node in admin.list_children(lock).await.unwrap() {
+        admin.delete(&format!("{lock}/{node}"), None).await.unwrap();
+    }
+    let theirs = claim_of(5, 1);
+    assert!(matches!(other.claim(&theirs).await.unwrap(), Answer::Granted(_)));
+    let refused = store.claim(&claim(1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(other.inspect(&theirs.key).await.unwrap().unwrap().waiters.len(), 0);
 }
