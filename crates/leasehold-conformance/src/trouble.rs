@@ -43,7 +43,7 @@ pub enum Replies {
 }
 
 /// A server of its own for one case.
-pub trait Server {
+pub trait Server: Send + Sync {
     /// A store on the way that nobody breaks.
     fn store(&self) -> Arc<dyn Store>;
     /// A store on the way that can be broken.
