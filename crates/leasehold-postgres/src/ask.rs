@@ -172,11 +172,6 @@ pub(crate) fn sweep(after: String, at_most: i32) -> Call {
     call!(Verb::Sweep, after, at_most)
 }
 
-/// A number above all that were drawn.
-pub(crate) fn draw() -> Call {
-    call!(Verb::Draw, 0_i64)
-}
-
 /// Who holds the lock of a session that is called like this.
 pub(crate) fn holders(verb: Verb, text: String) -> Call {
     call!(verb, text)

@@ -90,16 +90,16 @@ impl Locks {
             said = Said::prepare(&client, way).await;
         }
         let said = said.map_err(failed)?;
-        let row = client.query_typed_one(GREET, &[]).await.map_err(failed)?;
+        let greet = inside(&way.target.schema, GREET);
+        let row = client.query_typed_one(&greet, &[]).await.map_err(failed)?;
         let number = row.try_get::<_, i32>(0).map_err(failed)?.unsigned_abs();
         let given = self.given.clone();
         Ok(Line { client, task, said, number: number.into(), link: self.link.clone(), given })
     }
 }
 
-/// Who we are to the server. A token that was handed out must survive a crash.
-const GREET: &str = "SELECT pg_backend_pid(), CASE WHEN current_setting('synchronous_commit') = 'off' \
-                     THEN set_config('synchronous_commit', 'on', false) END";
+/// Who we are to the server. Tokens rise through a crash because of the leap, so that no grant waits for the disk.
+const GREET: &str = "SELECT pg_backend_pid(), leasehold.leap_1()";
 
 impl Database for Locks {
     type Connection = Line;
@@ -167,8 +167,8 @@ fn takes(mode: Mode) -> [String; 2] {
             // The row is locked inside; what is outside happens after that. The name of the program ends with the transaction.
             format!(
                 "WITH it AS MATERIALIZED (SELECT FROM leasehold.rows r WHERE r.name = $1 FOR {how} SKIP LOCKED) \
-                 SELECT set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) \
-                 FROM it"
+                 SELECT nextval('leasehold.numbers'), \
+                 set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) FROM it"
             )
         }),
         _ => ["_shared", ""].map(|how| {
@@ -250,13 +250,11 @@ impl Connection for Line {
                 )
                 .await;
                 made.and(begun).map_err(failed)?;
-                if taken.map_err(failed)?.is_none() {
+                let Some(row) = taken.map_err(failed)? else {
                     client.batch_execute("ROLLBACK").await.map_err(failed)?;
                     return Ok(None);
-                }
-                // In a transaction of its own: this one does not commit, and a crash would undo the number.
-                let rows = self.link.call(ask::draw()).await?;
-                Ok(Some(reply::get::<i64>(reply::one(&rows)?, 1)?.cast_unsigned()))
+                };
+                Ok(Some(reply::get::<i64>(&row, 0)?.cast_unsigned()))
             }
         }
     }

@@ -71,12 +71,11 @@ pub(crate) enum Verb {
     Sweep,
     Advisory,
     RowLock,
-    Draw,
 }
 
 impl Verb {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Claim,
         Self::Claims,
         Self::Renew,
@@ -89,7 +88,6 @@ impl Verb {
         Self::Sweep,
         Self::Advisory,
         Self::RowLock,
-        Self::Draw,
     ];
 
     fn text(self) -> &'static str {
@@ -115,8 +113,6 @@ impl Verb {
                  ORDER BY k.name LIMIT $3"
             }
             Self::Sweep => "SELECT leasehold.sweep_1($1, $2)",
-            // A number that survives a crash: what it commits is durable.
-            Self::Draw => "SELECT leasehold.begin_1(), leasehold.number_1($1)",
             // Who holds: the number of a session, and whether it shares.
             Self::Advisory => {
                 "SELECT l.pid, l.mode = 'ShareLock' FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted \
@@ -153,7 +149,6 @@ impl Verb {
             Self::Names => &[T, T, N],
             Self::Sweep => &[T, Type::INT4],
             Self::Advisory | Self::RowLock => &[T],
-            Self::Draw => &[N],
         }
     }
 }
@@ -161,7 +156,7 @@ impl Verb {
 /// The statements for one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
-    texts: [String; 13],
+    texts: [String; 12],
     pub(crate) greet: String,
     pub(crate) init: String,
 }

@@ -100,10 +100,12 @@ impl Target {
     /// A connection that the server ends, with everything that it holds, when it was silent for this long.
     pub(crate) fn pinned(&self, silence: Duration) -> Config {
         let millis = silence.as_millis();
-        self.with(&match self.mode {
+        let ends = match self.mode {
             Mode::RowLock => format!("-c idle_in_transaction_session_timeout={millis}"),
             _ => format!("-c idle_session_timeout={millis} -c idle_in_transaction_session_timeout=0"),
-        })
+        };
+        // Its locks end with the server: nothing that it commits has to survive.
+        self.with(&format!("-c synchronous_commit=off {ends}"))
     }
 
     fn with(&self, more: &str) -> Config {

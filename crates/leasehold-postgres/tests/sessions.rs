@@ -113,8 +113,11 @@ async fn a_lock_whose_number_cannot_be_drawn_is_given_back() {
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO app",
     );
     for mode in MODES {
+        server.sql("GRANT ALL ON SEQUENCE leasehold.numbers TO app");
         let url = url(&server, mode).replace("postgres@", "app@");
         let client = client(&url, LONG).await;
+        client.mutex("k").acquire().await.unwrap().release().await.unwrap();
+        server.sql("REVOKE ALL ON SEQUENCE leasehold.numbers FROM app");
         let error = client.mutex("k").try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{mode}: {error}");
         // The statement failed after it had the lock.

@@ -20,6 +20,17 @@ BEGIN
     RETURN true;
 END $$;
 
+-- leap: numbers go on far above all that were drawn, durably. Whoever leaps before it draws anything need not wait for the disk
+-- after each draw: a crash that forgets the last draws ends all sessions, and the next one leaps over them.
+CREATE OR REPLACE FUNCTION leasehold.leap_1() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM leasehold.begin_1();
+    -- One at a time: the slower of two would set it back.
+    PERFORM pg_advisory_xact_lock('leasehold.numbers'::regclass::oid::bigint);
+    PERFORM setval('leasehold.numbers', nextval('leasehold.numbers') + 1000000000);
+    RETURN true;
+END $$;
+
 -- greet: says which format is stored. A database on another timeline may have forgotten its last moments (a standby
 -- took over, a backup was restored): numbers leap over all that it may have drawn, and its memory begins now.
 CREATE OR REPLACE FUNCTION leasehold.greet_1() RETURNS integer LANGUAGE plpgsql AS $$
@@ -31,7 +42,7 @@ BEGIN
         PERFORM leasehold.begin_1();
         UPDATE leasehold.store s SET timeline = here, born = leasehold.clock_1() WHERE s.timeline <> here;
         IF FOUND THEN
-            PERFORM setval('leasehold.numbers', nextval('leasehold.numbers') + 1000000000);
+            PERFORM leasehold.leap_1();
         END IF;
     END IF;
     SELECT s.format INTO stored FROM leasehold.store s;
