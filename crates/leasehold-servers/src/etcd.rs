@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
 
 /// How long a server may take until it answers.

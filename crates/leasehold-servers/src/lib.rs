@@ -11,11 +11,13 @@ pub mod mariadb;
 pub mod memcached;
 mod peers;
 mod place;
+mod port;
 pub mod postgres;
 mod process;
 mod proxy;
 pub mod redis;
 pub mod zookeeper;
 
-pub use process::{Process, free_port, wait_until};
+pub use port::free_port;
+pub use process::{Process, wait_until};
 pub use proxy::{Mode, Proxy};

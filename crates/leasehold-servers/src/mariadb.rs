@@ -7,8 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::place::Place;
+use crate::port::free_port;
 use crate::postgres::keep_private;
-use crate::process::{Process, free_port, wait_until};
+use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
 
 /// How long a server may take until it answers: a crashed one recovers first.

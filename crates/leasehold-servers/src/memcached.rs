@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(20);

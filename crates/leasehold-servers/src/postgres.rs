@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::place::Place;
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 
 /// How long a server may take until it answers: a crashed one recovers first.
 const START: Duration = Duration::from_secs(60);

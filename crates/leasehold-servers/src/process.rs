@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -94,15 +93,6 @@ impl Drop for Process {
         drop(self.lifeline.take());
         let _ = self.guard.wait();
     }
-}
-
-/// A port that nobody listened on a moment ago.
-///
-/// # Panics
-/// When loopback has no port left.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Looks again every few milliseconds until it is so.

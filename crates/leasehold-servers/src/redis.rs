@@ -16,7 +16,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::clock::Clock;
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(20);

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::process::{Process, free_port};
+use crate::port::free_port;
+use crate::process::Process;
 
 /// How long a server may take until it answers: a virtual machine starts, on a machine that is busy.
 const START: Duration = Duration::from_secs(60);

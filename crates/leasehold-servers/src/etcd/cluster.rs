@@ -2,7 +2,8 @@
 
 use super::{Etcd, TOGETHER};
 use crate::peers::Peers;
-use crate::process::{free_port, wait_until};
+use crate::port::free_port;
+use crate::process::wait_until;
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::{Postgres, around, give_away};
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 
 const START: Duration = Duration::from_secs(20);
 

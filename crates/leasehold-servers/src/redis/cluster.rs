@@ -1,7 +1,8 @@
 //! A cluster of three primaries, each with a replica.
 
 use super::{Redis, START};
-use crate::process::{free_port, wait_until};
+use crate::port::free_port;
+use crate::process::wait_until;
 
 const SLOTS: u16 = 16384;
 const PRIMARIES: u16 = 3;

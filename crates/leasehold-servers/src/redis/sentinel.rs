@@ -3,7 +3,8 @@
 use tempfile::TempDir;
 
 use super::{Redis, START, cli, program};
-use crate::process::{Process, free_port, wait_until};
+use crate::port::free_port;
+use crate::process::{Process, wait_until};
 
 const SERVICE: &str = "main";
 

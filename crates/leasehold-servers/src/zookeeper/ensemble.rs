@@ -6,7 +6,8 @@
 //! hangs up, and that costs another election.
 
 use super::{START, ZooKeeper};
-use crate::process::{free_port, wait_until};
+use crate::port::free_port;
+use crate::process::wait_until;
 use crate::proxy::{Mode, Proxy};
 
 /// How many servers there are.
