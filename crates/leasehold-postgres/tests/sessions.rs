@@ -1,12 +1,14 @@
 //! What is particular to the modes whose locks are the database's own: they live and die with a connection.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Client, ErrorKind, Feature, Loss, Options};
 use leasehold_postgres::{Postgres, init_sql};
 use leasehold_servers::postgres::{Bouncer, Postgres as Server};
 use leasehold_servers::{Mode, Proxy, wait_until};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const MODES: [&str; 2] = ["advisory", "rowlock"];
@@ -138,6 +140,29 @@ async fn tokens_rise_though_the_server_is_killed_after_each() {
             last = guard.token();
             server.restart();
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_the_same_process_is_woken_by_a_release() {
+    let server = Server::start();
+    for mode in MODES {
+        let client = client(&url(&server, mode), LONG).await;
+        let witness = Arc::new(Mutex::new(0));
+        let mut turns = JoinSet::new();
+        for _ in 0..30 {
+            let (lock, witness) = (client.mutex("k"), witness.clone());
+            turns.spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                {
+                    let mut last = witness.try_lock().expect("nobody else holds");
+                    assert!(guard.token() > *last);
+                    *last = guard.token();
+                }
+                guard.release().await.unwrap();
+            });
+        }
+        timeout(SOON, turns.join_all()).await.unwrap();
     }
 }
 

@@ -5,6 +5,7 @@ mod database;
 mod line;
 mod mode;
 mod pinned;
+mod queue;
 
 pub use database::{Connection, Database, Held, Sharing};
 pub use mode::Mode;

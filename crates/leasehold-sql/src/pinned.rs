@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_core::{
-    Answer, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fut, Grant, Holder, Inbox, Info, Key,
-    Leases, Page, Released, Result, Snapshot, Store, WHOLE, Wakes,
+    Answer, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fut, Grant, Holder, IfBusy, Inbox, Info,
+    Key, Leases, Page, Released, Result, Snapshot, Store, WHOLE, Wakes,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Entry, Room, sharing};
 use crate::database::{Database, Held, Sharing};
 use crate::line::Line;
+use crate::queue::Queues;
 
 /// What the locks of a database can be, where they can be shared: the lock of a reader or of a writer, and no more.
 pub const CAPABILITIES: &[Capability] = &[Capability::Readers];
+
+/// How long a claim waits here before it is told that the lock is not free.
+const WAIT: Duration = Duration::from_millis(400);
 
 /// How many locks a connection can have, each given back by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,7 @@ struct Inner<D: Database> {
     /// The longest that one call takes.
     limit: Duration,
     book: Mutex<Book<D::Connection>>,
+    queues: Queues,
     /// One at a time makes a connection that many will share.
     opening: tokio::sync::Mutex<()>,
 }
@@ -61,8 +66,8 @@ impl<D: Database> Drop for Inner<D> {
 impl<D: Database> Pinned<D> {
     /// The locks of this database. No call takes longer than `limit`.
     pub fn new(database: D, info: &'static Info, carries: Carries, limit: Duration) -> Self {
-        let (book, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { inner: Arc::new(Inner { database, info, carries, limit, book, opening }) }
+        let (book, queues, opening) = Default::default();
+        Self { inner: Arc::new(Inner { database, info, carries, limit, book, queues, opening }) }
     }
 
     /// Does something to its end, though its caller may leave: half a statement would make a connection useless.
@@ -78,6 +83,32 @@ impl<D: Database> Pinned<D> {
                 Ok(Ok(done)) => done,
                 Ok(Err(_)) => Err(unknown("the runtime that the store worked on is gone")),
                 Err(_) => Err(unknown("no answer in time: it may have happened")),
+            }
+        }
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Answer> {
+        self.finish(self.inner.clone().claim(claim.clone())).await
+    }
+
+    /// Asks, and where others of this process wait or the lock is not free, waits for a while with them.
+    async fn ask_or_wait(&self, claim: &Claim) -> Result<Answer> {
+        let queues = &self.inner.queues;
+        let waits = claim.if_busy == IfBusy::Queue;
+        // A guard's time counts from here.
+        let most = claim.lease.map_or(WAIT, |lease| WAIT.min(lease / 8));
+        let until = Instant::now() + most;
+        if !waits || queues.is_empty(&claim.key) {
+            let answer = self.ask(claim).await?;
+            if !waits || answer != Answer::Busy {
+                return Ok(answer);
+            }
+        }
+        let Some(mut first) = queues.turn(&claim.key, until).await else { return Ok(Answer::Busy) };
+        loop {
+            let answer = self.ask(claim).await?;
+            if answer != Answer::Busy || !first.pause().await {
+                return Ok(answer);
             }
         }
     }
@@ -233,6 +264,8 @@ impl<D: Database> Inner<D> {
                 let mut book = self.book();
                 book.heard(line, sent);
                 book.unseat(&claim.id);
+                drop(book);
+                self.queues.freed(&claim.key);
                 Ok(Released::Held)
             }
             Err(error) => {
@@ -248,6 +281,7 @@ impl<D: Database> Inner<D> {
         let lost = self.book().end(line);
         for (wakes, key) in lost {
             wakes.look(&key);
+            self.queues.freed(&key);
         }
     }
 
@@ -328,9 +362,7 @@ impl<D: Database> Store for Pinned<D> {
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
-        Box::pin(async {
-            self.finish(self.inner.clone().claim(claim.clone())).await.map_err(|e| e.on(&claim.key))
-        })
+        Box::pin(async { self.ask_or_wait(claim).await.map_err(|e| e.on(&claim.key)) })
     }
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
