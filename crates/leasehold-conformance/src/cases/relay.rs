@@ -112,9 +112,12 @@ async fn one_that_gives_up_is_passed_over(scene: Scene) -> Verdict {
     let brief = client.mutex(key.as_str()).with(Options::new().barging());
     assert!(brief.acquire_within(crate::scene::GLANCE).await?.is_none());
     first.release().await?;
-    for task in waiting {
+    // In any order: a store without one may let the second go first.
+    let turns = waiting.into_iter().map(|task| async {
         granted(task).await?.release().await?;
-    }
+        Ok::<_, Stop>(())
+    });
+    futures_util::future::try_join_all(turns).await?;
     scene.until_raw(&key, |now| (now.holders, now.waiters) == (0, 0)).await
 }
 
