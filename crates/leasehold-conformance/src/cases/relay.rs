@@ -37,6 +37,13 @@ async fn granted(waiting: Waiting) -> Verdict<Guard> {
     Ok(soon(waiting).await?.map_err(Stop::fail)??)
 }
 
+/// Gives it to each of them, in whatever order they get it: not every store has one.
+async fn serve(waiting: Vec<Waiting>) -> Verdict {
+    let each = waiting.into_iter().map(|task| async { Ok::<_, Stop>(granted(task).await?.release().await?) });
+    futures_util::future::try_join_all(each).await?;
+    Ok(())
+}
+
 async fn hold(client: &Client, key: &str) -> Verdict<Guard> {
     Ok(client.mutex(key).with(Options::new().barging()).acquire().await?)
 }
@@ -51,9 +58,7 @@ async fn the_tasks_of_a_client_pass_it_on_in_one_call_each(scene: Scene) -> Verd
     let waiting = parked(&client, key.as_str(), TASKS).await;
     tokio::time::sleep(crate::scene::GLANCE).await;
     first.release().await?;
-    for task in waiting {
-        granted(task).await?.release().await?;
-    }
+    serve(waiting).await?;
     // A claim, a pass to each, and the release of the last.
     assert_eq!((counts.claims(), counts.releases()), (1, 1), "{counts:?}");
     assert_eq!(counts.total() - counts.renewals(), TASKS as u64 + 2, "{counts:?}");
@@ -112,12 +117,7 @@ async fn one_that_gives_up_is_passed_over(scene: Scene) -> Verdict {
     let brief = client.mutex(key.as_str()).with(Options::new().barging());
     assert!(brief.acquire_within(crate::scene::GLANCE).await?.is_none());
     first.release().await?;
-    // In any order: a store without one may let the second go first.
-    let turns = waiting.into_iter().map(|task| async {
-        granted(task).await?.release().await?;
-        Ok::<_, Stop>(())
-    });
-    futures_util::future::try_join_all(turns).await?;
+    serve(waiting).await?;
     scene.until_raw(&key, |now| (now.holders, now.waiters) == (0, 0)).await
 }
 
@@ -125,15 +125,14 @@ async fn one_that_is_cancelled_on_the_way_leaves_no_ghost(scene: Scene) -> Verdi
     let key = scene.key();
     let client = scene.fixture.connect().await?;
     let first = hold(&client, key.as_str()).await?;
-    let waiting = parked(&client, key.as_str(), 2).await;
+    let mut waiting = parked(&client, key.as_str(), 2).await;
     let releasing = tokio::spawn(first.release());
     // Wherever the pass is by now: at the store, on its way there or back.
     tokio::task::yield_now().await;
-    waiting[0].abort();
+    // Dropped too: it may be done, and have the guard.
+    waiting.remove(0).abort();
     releasing.await.map_err(Stop::fail)??;
-    for task in waiting.into_iter().skip(1) {
-        granted(task).await?.release().await?;
-    }
+    serve(waiting).await?;
     scene.until_raw(&key, |now| (now.holders, now.waiters) == (0, 0)).await
 }
 
