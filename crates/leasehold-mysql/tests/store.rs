@@ -130,7 +130,7 @@ async fn tables_that_are_dropped_are_made_again_and_tokens_rise() {
 fn hour_that_comes_twice() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let (mut day, mut year) = (now / 86_400, 1970);
-    let days = |year: u64| if year % 4 == 0 { 366 } else { 365 };
+    let days = |year: u64| if year.is_multiple_of(4) { 366 } else { 365 };
     while day >= days(year) {
         (day, year) = (day - days(year), year + 1);
     }
