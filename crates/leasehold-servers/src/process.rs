@@ -77,6 +77,17 @@ impl Process {
     /// When it is dead.
     pub fn freeze(&self) {
         kill_process(self.pid, Signal::STOP).expect("the server runs");
+        // Its threads stop one after the other, and until then they answer.
+        wait_until("it stands still", Duration::from_secs(30), || self.stands_still());
+    }
+
+    /// Whether all of its threads are stopped.
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
+            // Behind its name, which may have brackets and spaces.
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 't', 'Z', 'X']))
+        })
     }
 
     /// Lets it go on.

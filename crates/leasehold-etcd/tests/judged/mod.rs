@@ -56,7 +56,9 @@ impl<P: Place> Judged<P> {
         let place = idle.unwrap_or_else(P::start);
         place.proxies().into_iter().for_each(|proxy| proxy.set(Mode::Pass));
         place.ctl(&["del", "--prefix", ""]);
-        Self { url: place.url(), place: Mutex::new(Some(place)), pool }
+        // A call that fails is told to the suite as it is: a busy machine must not be the reason.
+        let url = format!("{}?timeout=5s&connect_timeout=5s", place.url());
+        Self { url, place: Mutex::new(Some(place)), pool }
     }
 
     fn set(&self, mode: Mode) -> Hook<'_> {
