@@ -17,6 +17,7 @@ cases!("relay":
     one_that_is_cancelled_on_the_way_leaves_no_ghost,
     a_pass_whose_reply_was_lost_goes_to_one,
     readers_are_not_kept_apart,
+    what_is_left_of_a_write_lock_is_not_passed_on,
 );
 
 type Waiting = JoinHandle<leasehold_core::Result<Guard>>;
@@ -164,5 +165,23 @@ async fn readers_are_not_kept_apart(scene: Scene) -> Verdict {
     let one = reader().acquire().await?;
     let two = soon(reader().acquire()).await??;
     assert!(one.is_valid() && two.is_valid());
+    Ok(())
+}
+
+async fn what_is_left_of_a_write_lock_is_not_passed_on(scene: Scene) -> Verdict {
+    scene.needs_feature(leasehold_core::Feature::Upgrade)?;
+    let key = scene.key();
+    let client = scene.fixture.connect().await?;
+    let lock = client.rwlock(key.as_str());
+    let writer = || lock.write().with(Options::new().barging());
+    let first = writer().acquire().await?;
+    let second = writer();
+    let second = tokio::spawn(async move { second.acquire().await });
+    tokio::task::yield_now().await;
+    first.downgrade().await?.release().await?;
+    let second = soon(second).await?.map_err(Stop::fail)??;
+    assert!(second.is_valid());
+    let reader = scene.fixture.connect().await?.rwlock(key.as_str()).read();
+    assert!(reader.try_acquire().await?.is_none(), "it has less than it believes");
     Ok(())
 }
