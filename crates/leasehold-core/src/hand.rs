@@ -96,6 +96,8 @@ impl Hand {
         if !Mutant::ReleaseEndsNothing.lives() && !Mutant::ReleaseRacesRenewal.lives() {
             self.hold.end(Loss::Released);
         }
+        // What was changed, or may have been, is not what the next one asked for.
+        let leaving = if self.lock().changes > 0 { leaving.for_nobody() } else { leaving };
         leaving.keep_until(self.keep_until.get().copied())
     }
 }

@@ -64,17 +64,14 @@ impl Chore {
         let change = Change::Owner { to, refuse_for: refuse_for.unwrap_or_default() };
         let sent = keeper.clock.now();
         let answer = keeper.call(keeper.store.amend(&self.claim, &change)).await;
-        let mut answer = answer.map_err(|error| error.on(&self.claim.key))?;
-        let Answer::Granted(grant) = &answer else { return Ok(false) };
-        if grant.units < heir.claim.limit {
-            // It was made smaller, and nobody told us: the heir asks anew.
-            keeper.call(keeper.store.release(&heir.claim, None)).await?;
-            answer = Answer::Gone;
+        let answer = answer.map_err(|error| error.on(&self.claim.key))?;
+        let is_passed = matches!(answer, Answer::Granted(_));
+        if is_passed {
+            let mut tables = keeper.lock();
+            tables.inherited(&id, sent, &answer, keeper.clock.now());
+            keeper.rouse(&mut tables);
         }
-        let mut tables = keeper.lock();
-        tables.inherited(&id, sent, &answer, keeper.clock.now());
-        keeper.rouse(&mut tables);
-        Ok(true)
+        Ok(is_passed)
     }
 
     /// Does it, however often it takes. The task calls this.
@@ -102,9 +99,8 @@ impl Tables {
         if is_held && self.info.leases == Leases::Shared {
             self.leaving.insert(claim.id, claim.clone());
         }
-        // Before it is removed, or another would ask. Not what is left of a hold that was made smaller.
-        let is_whole = is_held && hold.units() == claim.limit;
-        let heir = if is_whole { self.relays.heir_of(claim) } else { None };
+        // Before it is removed, or another would ask.
+        let heir = if is_held { self.relays.heir_of(claim) } else { None };
         if !is_held || !Mutant::ReleaseRacesRenewal.lives() {
             self.remove(&claim.id);
         }
@@ -174,6 +170,14 @@ impl Leaving {
     pub(crate) fn keep_until(mut self, at: Option<Moment>) -> Self {
         if let Some(chore) = &mut self.chore {
             chore.keep_until = at;
+        }
+        self
+    }
+
+    /// Passes it on to nobody: who would have had it asks for itself.
+    pub(crate) fn for_nobody(mut self) -> Self {
+        if let Some(chore) = &mut self.chore {
+            chore.heir = None;
         }
         self
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tables::{Stand, Tables};
+use super::relay::can_be_passed;
+use super::tables::Stand;
 use super::{Keeper, Leaving, Tries, closed};
 use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
@@ -43,11 +44,8 @@ impl Pending {
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
     pub(crate) async fn settle(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
-        let parked = {
-            let mut tables = self.keeper.lock();
-            let Tables { relays, info, .. } = &mut *tables;
-            relays.join(&self.claim, info)
-        };
+        let may_park = can_be_passed(&self.claim, self.keeper.store.info());
+        let parked = may_park.then(|| self.keeper.lock().relays.join(&self.claim)).flatten();
         if let Some(must_ask) = parked {
             tokio::select! {
                 biased;

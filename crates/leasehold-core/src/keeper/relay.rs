@@ -40,11 +40,8 @@ struct Relay {
 pub(super) struct Relays(BTreeMap<Key, Relay>);
 
 impl Relays {
-    /// Parks the claim behind another of its kind. `None` when it must ask now.
-    pub(super) fn join(&mut self, claim: &Claim, info: &Info) -> Option<MustAsk> {
-        if !can_be_passed(claim, info) {
-            return None;
-        }
+    /// Parks a claim that [`can_be_passed`] behind another. `None` when it must ask now.
+    pub(super) fn join(&mut self, claim: &Claim) -> Option<MustAsk> {
         let Some(relay) = self.0.get_mut(&claim.key) else {
             let (runner, limit) = (claim.id, claim.limit);
             let relay = Relay { runner, limit, passes: 0, parked: VecDeque::new() };
@@ -89,7 +86,7 @@ impl Relays {
 }
 
 /// Whether nobody could tell the claim from another that took over its hold.
-fn can_be_passed(claim: &Claim, info: &Info) -> bool {
+pub(super) fn can_be_passed(claim: &Claim, info: &Info) -> bool {
     claim.order == Order::Barging
         && claim.if_busy == IfBusy::Queue
         && claim.units.least() == claim.limit

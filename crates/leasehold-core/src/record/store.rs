@@ -57,6 +57,13 @@ impl<R: Records> RecordStore<R> {
         &self.clerk.records
     }
 
+    /// Lets time pass on a key that nobody asks about: who is over leaves, and who is next holds. For stores that find records
+    /// of whose claims none is left to do so.
+    pub fn pass<'a>(&self, key: &Key) -> Fut<'a, ()> {
+        let key = key.clone();
+        self.work(|clerk| async move { clerk.plainly(&key, |book, now| rule::pass(book, now)).await })
+    }
+
     /// Works on a task of its own: a call holds its key's turn while it works, and its caller's future may be one that
     /// nobody polls. What was begun is brought to an end, and what nobody wants any more is not begun.
     fn work<'a, T, F>(&self, work: impl FnOnce(Arc<Clerk<R>>) -> F) -> Fut<'a, T>
