@@ -7,13 +7,12 @@ pub use overheard::Overheard;
 pub use trio::Trio;
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::http::ask;
 use crate::port::free_port;
 use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
@@ -170,7 +169,9 @@ impl Consul {
 
     /// What it answers to a request: the status and the body; status 0 when it does not.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        ask(self.ports.http, self.token.as_deref(), method, path, body).unwrap_or_default()
+        let token =
+            self.token.as_ref().map_or_else(String::new, |token| format!("X-Consul-Token: {token}\r\n"));
+        ask(self.ports.http, &token, method, path, body).unwrap_or_default()
     }
 
     /// Whether it knows a leader that takes writes.
@@ -200,28 +201,6 @@ fn program() -> PathBuf {
     let fetched = this.ancestors().map(|directory| directory.join("servers/consul/usr/bin/consul"));
     let found = on_path.chain(fetched).find(|file| file.is_file());
     found.expect("consul is there: `cargo xtask test` fetches it, or LEASEHOLD_CONSUL names it")
-}
-
-fn ask(
-    port: u16,
-    token: Option<&str>,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> std::io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let length = body.len();
-    let token = token.map_or_else(String::new, |token| format!("X-Consul-Token: {token}\r\n"));
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{token}Content-Length: {length}\r\n\r\n{body}"
-    )?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said)?;
-    let status = said.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    let body = said.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    Ok((status, body.to_owned()))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::http::ask;
 use crate::port::free_port;
 use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
@@ -154,6 +155,13 @@ impl Etcd {
     /// Starts it again after it was killed or stopped, and does not wait until it answers.
     pub fn start_again(&mut self) {
         self.process = run(&self.arguments);
+    }
+
+    /// What it answers to a request of its JSON gateway: much quicker than `etcdctl`, for whoever looks often. `None` when
+    /// it does not know, or does not answer.
+    pub fn ask(&self, path: &str, body: &str) -> Option<String> {
+        let (status, said) = ask(self.port, "", "POST", path, body).ok()?;
+        (status == 200).then_some(said)
     }
 
     /// What `etcdctl` answers.

@@ -88,6 +88,12 @@ impl Cluster {
         self.members.iter_mut().for_each(Etcd::wait);
     }
 
+    /// What the first member says that knows an answer: see [`Etcd::ask`].
+    pub fn ask(&self, path: &str, body: &str) -> Option<String> {
+        let mut whole = (0..self.members.len()).filter(|at| !self.peers.is_cut(*at));
+        whole.find_map(|at| self.members[at].ask(path, body))
+    }
+
     /// What `etcdctl` says at the first member that answers. That is asked first: not every command of it gives up on a
     /// member that does not.
     ///
