@@ -66,8 +66,9 @@ pub(crate) fn all() -> Vec<Case> {
         cost::cases(),
         contention::cases(),
         outages::cases(),
-        leaks::cases(),
         faults::cases(),
+        // Last: while one of them runs no other does.
+        leaks::cases(),
     ]
     .into_iter()
     .flatten()

@@ -19,7 +19,7 @@ use crate::verdict::{Stop, Verdict};
 use plan::{Act, Plan};
 
 /// How long a sequence may wait for things to be over: where leases are long it ends earlier.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Plays one random sequence on both.
 pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {

@@ -29,12 +29,20 @@ pub enum Passing {
 pub struct Gate {
     inner: Arc<dyn Store>,
     passing: Arc<watch::Sender<Passing>>,
+    under_way: Arc<watch::Sender<usize>>,
 }
 
 impl Gate {
     /// An open gate in front of a store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, passing: Arc::new(watch::Sender::new(Passing::Everything)) }
+        let passing = Arc::new(watch::Sender::new(Passing::Everything));
+        Self { inner, passing, under_way: Arc::default() }
+    }
+
+    /// Waits until everybody who asked has heard the answer.
+    pub async fn all_answered(&self) {
+        // The sender lives as long as `self` does.
+        let _ = self.under_way.subscribe().wait_for(|calls| *calls == 0).await;
     }
 
     /// From now on lets only this pass.
@@ -50,10 +58,27 @@ impl Gate {
     }
 
     async fn through<T>(&self, call: Fut<'_, T>) -> leasehold_core::Result<T> {
+        let _counted = Counted::new(&self.under_way);
         self.until(|now| now != Passing::Nothing).await;
         let reply = call.await;
         self.until(|now| !matches!(now, Passing::NoReplies | Passing::Nothing)).await;
         reply
+    }
+}
+
+/// A call under way, until it ends or its caller leaves.
+struct Counted<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(calls: &'a watch::Sender<usize>) -> Self {
+        calls.send_modify(|calls| *calls += 1);
+        Self(calls)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|calls| *calls -= 1);
     }
 }
 

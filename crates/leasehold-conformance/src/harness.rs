@@ -1,9 +1,10 @@
 //! One trial per case and store, each on a runtime of its own, none without an end.
 
+use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use leasehold_core::{Error, Result};
@@ -22,6 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(240);
 const SOAK_DEADLINE: Duration = Duration::from_secs(3600);
 /// Stores that may be missing, separated by commas.
 const ALLOW_MISSING: &str = "LEASEHOLD_ALLOW_MISSING";
+/// Asks how long each case takes: a line for each on the standard error.
+const TIMES: &str = "LEASEHOLD_TIMES";
 /// Asks for the long form of the cases that have one.
 pub(crate) const SOAK: &str = "LEASEHOLD_SOAK";
 
@@ -68,10 +71,18 @@ type Make = Arc<dyn Fn() -> Result<Arc<dyn Fixture>> + Send + Sync>;
 fn trial(store: &'static str, make: &Make, case: Case) -> Trial {
     let name = format!("{store}/{case:?}");
     let (make, thread) = (make.clone(), name.clone());
-    Trial::ignorable_test(name, move || match judge(store, &thread, make, case) {
-        Ok(()) => Ok(Completion::Completed),
-        Err(Stop::Skip(reason)) => Ok(Completion::ignored_with(reason)),
-        Err(Stop::Fail(what)) => Err(what.into()),
+    Trial::ignorable_test(name, move || {
+        let began = Instant::now();
+        let verdict = judge(store, &thread, make, case);
+        if std::env::var_os(TIMES).is_some() {
+            // Whoever does not listen has not asked.
+            let _ = writeln!(std::io::stderr(), "{:8.3} s {thread}", began.elapsed().as_secs_f64());
+        }
+        match verdict {
+            Ok(()) => Ok(Completion::Completed),
+            Err(Stop::Skip(reason)) => Ok(Completion::ignored_with(reason)),
+            Err(Stop::Fail(what)) => Err(what.into()),
+        }
     })
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Feature, Holder, IfBusy, Inbox, Info, Key, Leases, Released, Snapshot,
-    Store, Units,
+    Answer, Capability, Change, Claim, ErrorKind, Feature, Holder, IfBusy, Inbox, Info, Key, Leases,
+    Released, Snapshot, Store, Units,
 };
 use tokio::time::Instant;
 
@@ -144,7 +144,14 @@ impl Scene {
         Ok(Claim { patience: self.lease(), ..claim })
     }
 
+    /// Claims. An unknown outcome is asked about again, as a client would: a busy machine can lose a connection.
     pub(crate) async fn ask(&self, claim: &Claim) -> Verdict<Answer> {
+        for _ in 0..2 {
+            match self.store.claim(claim).await {
+                Err(error) if error.kind() == ErrorKind::Indeterminate => {}
+                answer => return Ok(answer?),
+            }
+        }
         Ok(self.store.claim(claim).await?)
     }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Client, Guard, Loss, LossSignal, Options, Store};
+use leasehold_core::{Client, Error, Guard, Loss, LossSignal, Options, Store};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -66,9 +66,16 @@ pub trait Server: Send + Sync {
 ///
 /// # Panics
 /// When the server does not answer.
-pub async fn client(store: impl Store, lease: Duration) -> Client {
-    let builder = Client::builder().call_timeout(CALL).defaults(Options::new().lease(lease));
-    builder.connect(store).await.expect("the server answers")
+pub async fn client(store: impl Store + Clone, lease: Duration) -> Client {
+    let end = Instant::now() + SERVED;
+    loop {
+        let builder = Client::builder().call_timeout(CALL).defaults(Options::new().lease(lease));
+        match builder.connect(store.clone()).await {
+            Ok(client) => return client,
+            // The first one makes the tables, which takes longer than a call where the machine is busy.
+            Err(error) => assert!(error.is_retryable() && Instant::now() < end, "{error}"),
+        }
+    }
 }
 
 /// Knows who was granted last.
@@ -180,6 +187,28 @@ pub async fn goes_on(client: &Client, witness: &Witness) {
     for _ in 0..2 {
         take_a_turn(client.clone(), witness.clone()).await;
     }
+}
+
+/// Claims one lock after the other, with long names, until there is no room for more at the server, and gives them back. The
+/// error that said so, if there was one.
+///
+/// # Panics
+/// When one cannot be given back: that needs no room.
+pub async fn fill_tables(client: &Client) -> Option<Error> {
+    let (mut held, mut refused) = (Vec::new(), None);
+    for n in 0..400 {
+        match client.mutex(format!("{n} {}", "x".repeat(1000))).try_acquire().await {
+            Ok(guard) => held.extend(guard),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    for guard in held {
+        guard.release().await.expect("it needs no room");
+    }
+    refused
 }
 
 /// Waits until it is so.

@@ -16,6 +16,7 @@ cases!("order":
     up_to_takes_what_is_there_when_its_turn_comes,
     ahead_counts_those_before,
     a_seat_is_never_reused,
+    a_renewal_beside_a_promotion_does_not_miss_the_claim,
     a_long_queue_drains_in_order,
 );
 
@@ -27,6 +28,24 @@ async fn waiters_are_granted_in_order_of_arrival(scene: Scene) -> Verdict {
 async fn a_long_queue_drains_in_order(scene: Scene) -> Verdict {
     scene.needs_order()?;
     drain(&scene, scene.fixture.crowd()).await
+}
+
+/// A store that looks in two places, one after the other, finds it in neither.
+async fn a_renewal_beside_a_promotion_does_not_miss_the_claim(scene: Scene) -> Verdict {
+    scene.needs_order()?;
+    let (other, key) = (scene.another().await?, scene.key());
+    for round in 0..40 {
+        let (holder, waiter) = (scene.claim(&key, 1, 1)?, other.claim(&key, 1, 1)?);
+        scene.ask(&holder).await?.granted()?;
+        other.ask(&waiter).await?.waiting()?;
+        let (renewed, released) = tokio::join!(other.renew(&waiter), scene.release(&holder));
+        assert_eq!(released?, Released::Held);
+        let renewed = renewed?;
+        assert!(matches!(renewed, Answer::Granted(_) | Answer::Waiting(_)), "{renewed:?} in round {round}");
+        other.until_granted(&waiter).await?;
+        assert_eq!(other.release(&waiter).await?, Released::Held);
+    }
+    Ok(())
 }
 
 /// Queues this many behind a holder and lets them through one by one.

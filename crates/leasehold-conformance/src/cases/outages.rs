@@ -118,8 +118,7 @@ async fn a_waiter_keeps_its_place_through_an_outage(scene: Scene) -> Verdict {
     let lock = client.mutex(key.as_str()).with(Options::new().lease(AMPLE));
     let waiting = tokio::spawn(async move { lock.acquire().await });
     scene.until_waiting(&key, 1).await?;
-    // The answer to its claim has arrived when that to a later question has.
-    client.inspect(key.as_str()).await?;
+    gate.all_answered().await;
     gate.let_pass(Passing::Nothing);
     let later = scene.claim(&key, WHOLE, WHOLE)?;
     scene.store.claim(&later).await?;
