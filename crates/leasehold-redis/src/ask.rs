@@ -10,6 +10,12 @@ use crate::script::{self, Ack, Call, Script};
 
 /// The largest number that a script can count with, and some room to count on.
 const LARGEST: u64 = (1 << 53) - (1 << 40);
+/// In a column: a time that never comes.
+const NEVER: u64 = 1 << 53;
+/// What kind of claim it is: plain and all that there is, plain and some of it, any other.
+const WHOLE: &[u8] = b"w";
+const SOME: &[u8] = b"s";
+const OTHER: &[u8] = b"o";
 
 /// Whether the server is alone or part of a cluster: one fence for everything, or one per slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,10 @@ impl Fences {
         call.keys.truncate(1);
         for claim in claims {
             call.keys.push(names::lock(&claim.key));
-            let keep = claim.quorum.map(|terms| millis(terms.keep));
-            let pack = Pack::new().bytes(claim.id.as_bytes()).maybe(claim.lease.map(millis)).maybe(keep);
+            let mut pack = Pack::new().raw(claim.id.as_bytes()).column(claim.lease.map_or(NEVER, millis));
+            if let Some(terms) = claim.quorum {
+                pack = pack.raw(millis(terms.keep).to_string().as_bytes());
+            }
             call.args.push(pack.done());
         }
         Some(call)
@@ -112,36 +120,45 @@ pub(crate) fn many(members: Vec<Call>) -> Call {
     Call { script: &script::MANY, slot: 0, keys, args, ack: Ack::Free, joins: false, members }
 }
 
-/// The claim in two parts: what a script asks of it, and what is stored as it is here.
-fn packed(claim: &Claim, seen: u64) -> Result<[Vec<u8>; 2]> {
+/// The claim in three parts: as it is written up to its limit, what of it is stored as it is here, and what else is
+/// asked. See `format.lua`.
+fn packed(claim: &Claim, seen: u64) -> Result<[Vec<u8>; 3]> {
     let Claim { key, id, limit, units, lease, patience, lock_delay, inbox, label, value, .. } = claim;
     // A quorum's tokens are counted per key, and proposed by it.
     let seen = if claim.quorum.is_some() { 0 } else { seen };
     let above = exact(claim.token_above.max(seen), "token to exceed", key)?;
     let count = claim.count.map(|count| exact(count, "count", key)).transpose()?;
-    let asked = Pack::new()
-        .bytes(id.as_bytes())
-        .number(exact(*limit, "limit", key)?)
-        .number(units.most().min(LARGEST))
-        .number(units.least().min(LARGEST))
-        .flag(claim.if_busy == IfBusy::Leave)
-        .flag(claim.order == Order::Barging)
-        .maybe(lease.map(millis))
-        .number(above)
-        .maybe(claim.quorum.map(|terms| millis(terms.keep)))
-        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
-        .flag(claim.quorum.is_some_and(|terms| terms.again));
+    let (most, least) = (units.most().min(LARGEST), units.least().min(LARGEST));
+    let limit = exact(*limit, "limit", key)?;
+    let is_plain = claim.quorum.is_none() && most == least && most <= limit && lock_delay.is_zero();
+    let kind = match is_plain {
+        true if most == limit => WHOLE,
+        true => SOME,
+        false => OTHER,
+    };
+    let asked = Pack::new().raw(id.as_bytes()).raw(kind);
+    let asked = asked.column(lease.map_or(NEVER, millis)).column(most).column(limit);
     let stored = Pack::new()
+        .raw(names::address(*inbox).as_bytes())
         .time(*patience)
         .time(*lock_delay)
-        .bytes(names::address(*inbox).as_bytes())
         .bytes(label.as_bytes())
         .bytes(value)
         .maybe(count)
         // No operation was counted yet, and nobody asked for it.
         .bytes(&[])
         .flag(false);
-    Ok([asked.done(), stored.done()])
+    let more = Pack::new()
+        .column(above)
+        .column(millis(*patience))
+        .raw(if claim.if_busy == IfBusy::Leave { b"l" } else { b"q" })
+        .number(most)
+        .number(least)
+        .flag(claim.order == Order::Barging)
+        .maybe(claim.quorum.map(|terms| millis(terms.keep)))
+        .maybe(claim.quorum.map(|terms| millis(terms.min_age)))
+        .flag(claim.quorum.is_some_and(|terms| terms.again));
+    Ok([asked.done(), stored.done(), more.done()])
 }
 
 /// Refuses what the server could not count with.

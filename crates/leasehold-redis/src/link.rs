@@ -39,26 +39,28 @@ use crate::script::{Ack, Call};
 use crate::url::{Target, Topology};
 
 impl Call {
-    fn by_hash(&self) -> Cmd {
-        self.command("EVALSHA", self.script.sha1())
+    fn by_hash(&self, here: &str) -> Cmd {
+        self.command("EVALSHA", self.script.sha1(), here)
     }
 
     /// Carries the whole script, which the server keeps.
-    fn by_source(&self) -> Cmd {
-        self.command("EVAL", self.script.source())
+    fn by_source(&self, here: &str) -> Cmd {
+        self.command("EVAL", self.script.source(), here)
     }
 
-    pub(crate) fn command(&self, verb: &str, script: &str) -> Cmd {
+    /// For the server of this replication id, as far as it is known.
+    pub(crate) fn command(&self, verb: &str, script: &str, here: &str) -> Cmd {
         // The fence is named once.
         let keys = || self.keys.iter().chain(self.members.iter().flat_map(|call| &call.keys[1..]));
         let args = || self.args.iter().chain(self.members.iter().flat_map(|call| &call.args));
         let (count, size) = keys().chain(args()).fold((0, 0), |(n, size), word| (n + 1, size + word.len()));
         // With room for the number of keys.
-        let mut command = Cmd::with_capacity(3 + count, verb.len() + script.len() + size + 4);
+        let mut command = Cmd::with_capacity(4 + count, verb.len() + script.len() + size + here.len() + 4);
         command.arg(verb).arg(script).arg(keys().count());
         for word in keys().chain(args()) {
             command.arg(word);
         }
+        command.arg(here);
         command
     }
 }
@@ -212,10 +214,10 @@ impl Link {
 
 /// Runs the script, by its hash or, where the server does not know that, by its source.
 async fn run(way: &Way, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
-    match way.send(call.by_hash(), asking, until).await? {
+    match way.send(call.by_hash(way.replication_id()), asking, until).await? {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {
             tracing::debug!(script = call.script.name, "loading");
-            Box::pin(way.send(call.by_source(), asking, until)).await
+            Box::pin(way.send(call.by_source(way.replication_id()), asking, until)).await
         }
         value => Ok(value),
     }

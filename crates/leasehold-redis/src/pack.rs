@@ -1,4 +1,4 @@
-//! Arguments for scripts: `MessagePack`, as much of it as they need.
+//! Arguments for scripts: `MessagePack`, as much of it as they need, and columns.
 //!
 //! One argument with many typed values is read by one call of the script, where twenty strings would have to be
 //! converted one by one.
@@ -20,6 +20,17 @@ impl Pack {
 
     pub(crate) fn done(self) -> Vec<u8> {
         self.0
+    }
+
+    /// As it is: the other side knows its length.
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self
+    }
+
+    /// A number that always takes 8 bytes.
+    pub(crate) fn column(self, n: u64) -> Self {
+        self.raw(&n.to_be_bytes())
     }
 
     pub(crate) fn number(mut self, n: u64) -> Self {

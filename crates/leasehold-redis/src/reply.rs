@@ -5,15 +5,30 @@ use std::time::Duration;
 
 use leasehold_core::rule::{self, Head, Row};
 use leasehold_core::{
-    Answer, Book, ClaimId, Error, ErrorKind, Fence, Grant, Inbox, Key, OpenBook, Place, Promotion, Released,
-    Result, Snapshot,
+    Answer, Book, Claim, ClaimId, Error, ErrorKind, Fence, Grant, Inbox, Key, OpenBook, Place, Promotion,
+    Released, Result, Snapshot,
 };
 use redis::Value;
 
 use crate::names;
+use crate::pack::millis;
 
 /// The scripts' word for a time that never comes.
 const NEVER: u64 = 1 << 53;
+
+/// How a claim stands that was just made: `taken` and its token where it has all that it asked for.
+pub(crate) fn claimed(reply: Value, claim: &Claim) -> Result<Answer> {
+    let token = match &reply {
+        Value::BulkString(said) => said.strip_prefix(b"taken"),
+        _ => None,
+    };
+    let Some(token) = token else { return answer(reply, &claim.key) };
+    let token = token.first_chunk().map(|token| u64::from_be_bytes(*token));
+    let token = token.ok_or_else(|| strange(&reply).on(&claim.key))?;
+    let lease = claim.lease.map_or(Duration::MAX, |lease| Duration::from_millis(millis(lease)));
+    let units = claim.units.most();
+    Ok(Answer::Granted(Grant { seat: token, token, units, lease: Some(lease), asked: false }))
+}
 
 /// How a claim stands.
 pub(crate) fn answer(reply: Value, key: &Key) -> Result<Answer> {

@@ -74,6 +74,7 @@ const PARTS: &[(&str, &str)] = &[
     ("behind", include_str!("lua/behind.lua")),
     ("give", include_str!("lua/give.lua")),
     ("pass", include_str!("lua/pass.lua")),
+    ("inherit", include_str!("lua/inherit.lua")),
     ("row", include_str!("lua/row.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("ledger", include_str!("lua/ledger.lua")),

@@ -94,7 +94,7 @@ impl Redis {
 
     async fn ask(&self, claim: &Claim) -> Result<Answer> {
         let reply = self.link.call(self.fences().claim(claim, self.seen())?).await;
-        Ok(self.note(claim, reply::answer(reply.map_err(|e| e.on(&claim.key))?, &claim.key)?))
+        Ok(self.note(claim, reply::claimed(reply.map_err(|e| e.on(&claim.key))?, claim)?))
     }
 
     /// Which of these locks can go into one call: all, or those of a slot.

@@ -26,7 +26,10 @@ impl Place for Five {
     fn url(&self) -> String {
         let hosts: Vec<_> = self.0.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
         // They are new for every trial, and no lease of the suite is too long for them.
-        format!("redlock://{}?restart_quarantine=off&max_lease=3600s&member_timeout=5s", hosts.join(","))
+        format!(
+            "redlock://{}?restart_quarantine=off&max_lease=3600s&member_timeout=5s&connect_timeout=10s",
+            hosts.join(",")
+        )
     }
 
     fn store(url: &str) -> Result<Arc<dyn Store>> {

@@ -8,6 +8,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     PushInfo, PushKind, RedisConnectionInfo,
 };
+use tokio::time::timeout;
 
 use super::wire::{Health, Wire};
 use crate::fault::Unreachable;
@@ -47,8 +48,9 @@ impl Dialer {
             Ok(())
         };
         let settings = self.settings().set_push_sender(hear);
-        let connection = self.open(address, &self.target.login, self.target.db, &settings).await?;
-        Ok(Wire::new(connection, health, address.clone()))
+        let mut connection = self.open(address, &self.target.login, self.target.db, &settings).await?;
+        let id = timeout(self.target.timeout, replication_id(&mut connection)).await.unwrap_or_default();
+        Ok(Wire::new(connection, health, address.clone(), id))
     }
 
     /// A connection to a sentinel, for one question.
@@ -106,4 +108,13 @@ impl Dialer {
         }
         .map_err(wrong)
     }
+}
+
+/// What the server calls its history, as `fence.lua` writes it, so that not every script must ask. Empty when it does not
+/// say.
+async fn replication_id(connection: &mut MultiplexedConnection) -> String {
+    let said: String =
+        redis::cmd("INFO").arg("replication").query_async(connection).await.unwrap_or_default();
+    let id = said.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.and_then(|id| id.get(..16)).unwrap_or_default().to_owned()
 }

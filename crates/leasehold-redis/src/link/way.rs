@@ -46,6 +46,11 @@ impl Way {
         &self.wire
     }
 
+    /// See [`Wire::replication_id`].
+    pub(super) fn replication_id(&self) -> &str {
+        self.wire.replication_id()
+    }
+
     /// Sends a command; `asking` for a key whose slot is not this server's yet.
     pub(super) async fn send(&self, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
         if self.writer.is_none() && !asking {

@@ -61,6 +61,7 @@ struct Inner {
     connection: MultiplexedConnection,
     health: Arc<Health>,
     address: Address,
+    replication_id: String,
 }
 
 impl fmt::Debug for Wire {
@@ -70,8 +71,18 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(connection: MultiplexedConnection, health: Arc<Health>, address: Address) -> Self {
-        Self(Arc::new(Inner { connection, health, address }))
+    pub(super) fn new(
+        connection: MultiplexedConnection,
+        health: Arc<Health>,
+        address: Address,
+        replication_id: String,
+    ) -> Self {
+        Self(Arc::new(Inner { connection, health, address, replication_id }))
+    }
+
+    /// What the server's history was called when this connected; empty if it did not say.
+    pub(super) fn replication_id(&self) -> &str {
+        &self.0.replication_id
     }
 
     pub(crate) fn address(&self) -> &Address {

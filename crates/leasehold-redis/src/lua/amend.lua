@@ -1,19 +1,27 @@
 -- amend: changes a claim, or its resource.
 -- keys: the fence, the lock and, when it goes to an heir, the marks that refuse the heir's id and its own
--- arguments: the claim, what of it is stored as it is; what to change: a word, its values; the heir likewise, if there
---   is one
+-- arguments: the claim, in its three parts (see claim.lua); what to change: a word, its values; the heir in three
+--   parts, if there is one; the server's replication id
 -- result: how the claim stands, what is left of its count, or why not
 --@ clock
 --@ format
+local lock, asked, heir, kept = KEYS[2], ARGV[1], ARGV[5], ARGV[6]
+local change, value, operation = cmsgpack.unpack(ARGV[4])
+if change == 'owner' then
+--@ numbers
+--@ inherit
+  if answer then
+    return answer
+  end
+end
 --@ row
 --@ fence
 --@ ledger
 --@ settle
 --@ rule
-local asked = read_claim(ARGV[1], ARGV[2])
-local change, value, operation = cmsgpack.unpack(ARGV[3])
-local heir = ARGV[4] and read_claim(ARGV[4], ARGV[5])
-if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
+local asked = read_claim(asked, ARGV[2], ARGV[3])
+local heir = change == 'owner' and read_claim(heir, kept, ARGV[7])
+if not open(lock, call('MGET', lock)[1]) then
   return 'foreign'
 end
 
@@ -87,7 +95,7 @@ end
 -- Counts down, once per operation.
 local function give(row)
   for i = 1, #row.given, 8 do
-    if string.sub(row.given, i, i + 7) == operation then
+    if sub(row.given, i, i + 7) == operation then
       return say('left', row.count)
     end
   end
@@ -105,7 +113,7 @@ local function hand_over(row)
   remove(row)
   if heir.id ~= row.id and value > 0 then
     -- A copy of its claim may still be on the way.
-    call('SET', KEYS[4], string.format('%d', now + value), 'PXAT', now + value)
+    call('SET', KEYS[4], format('%d', now + value), 'PXAT', format('%d', now + value))
   end
   if not row.count then
     -- The heir counts its own changes.
@@ -140,7 +148,7 @@ end
 -- Whether a number of 8 bytes is above another. Not as strings: those are compared by the server's locale.
 local function is_above(one, other)
   for i = 1, 8 do
-    local a, b = string.byte(one, i), string.byte(other, i)
+    local a, b = byte(one, i), byte(other, i)
     if a ~= b then
       return a > b
     end

@@ -1,11 +1,12 @@
 -- claim: asks for units of a lock.
 -- keys: the fence, the lock, the mark that refuses this claim's id
--- arguments: the claim, and what of it is stored as it is
+-- arguments: the claim up to its limit, as it is written; what of it is stored as it is; what else is asked; the
+--   server's replication id
 -- result: how it stands
 --@ clock
 --@ format
 --@ numbers
-local lock, mark, asked, stored = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+local lock, mark, asked, stored, more = KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 --@ take
 if answer then
   return answer
@@ -15,7 +16,7 @@ end
 --@ ledger
 --@ settle
 --@ rule
-local asked = read_claim(asked, stored)
+local asked = read_claim(asked, stored, more)
 if marked and tonumber(marked) > now then
   return 'gone'
 end
@@ -44,8 +45,8 @@ if latch then
   return close(latch.value == asked.value and granted(latch, false) or 'busy')
 end
 
-local row = row_of(asked.id, false, asked.lease, 0, 0, 0, asked.most, asked.least, now, asked.patience,
-  asked.lock_delay, asked.inbox, asked.label, asked.value, asked.count, '', false)
+local row = row_of(asked.id, false, asked.lease, 0, 0, 0, asked.most, asked.least, now, asked.inbox,
+  asked.patience, asked.lock_delay, asked.label, asked.value, asked.count, '', false)
 if (head.waiting == 0 or asked.barging) and fits(row) then
   local token
   if asked.keep then

@@ -4,19 +4,15 @@
 local answer
 -- No error where it is no string: then it is nothing, or several claims.
 local alone = call('MGET', lock)[1]
-local first = alone and { alone } or redis.pcall('ZRANGE', lock, '0', '5')
-local text, about = first[1], first[2]
-if text and string.byte(text) == VERSION and (alone or about and string.byte(about) == ABOUT) then
-  local _, _, limit, effective, quiet_until, last_token, last_until, owner, expires, _, _, _, held =
-    unpack_some(text, 12, 0)
-  if owner == id and effective == limit and last_until <= now and held > 0 and (not expires or expires > now) then
-    if alone then
-      -- The only claim, and nothing else to remember.
-      call('DEL', lock)
-      answer = 'held'
-    else
+local first = not alone and redis.pcall('ZRANGE', lock, '0', '5')
+local text = alone or first[1]
+if text and byte(text) == VERSION and sub(text, 2, 17) == id and byte(text, 18) ~= OTHER
+    and numbers_at('>I8', text, 43) > now then
+  if alone then
+    -- The only claim, and nothing else to remember.
+    call('DEL', lock)
+    answer = 'held'
+  else
 --@ pass
-      answer = pass_on()
-    end
   end
 end

@@ -8,10 +8,16 @@ local key, wide, head, only, set, text
 
 local function read_head(found)
   text = found
-  local all = { cmsgpack.unpack(found) }
-  head = head_of(all[2], all[3], all[4], all[5], all[6])
-  if all[7] then
-    only = row_of(unpack(all, 7, 23))
+  if byte(found, 18) ~= OTHER then
+    local limit = column(found, 35)
+    head = head_of(limit, limit, column(found, 75), 0, 0)
+    only = read_plain(found, 2, column(found, 67), true, sub(found, 83))
+  else
+    local used, limit, effective, quiet_until, last, last_until = cmsgpack.unpack_limit(sub(found, 19), 5, 0)
+    head = head_of(limit, effective, quiet_until, last, last_until)
+    only = used > 0 and read_other(sub(found, 2, 17), sub(found, used + 19)) or nil
+  end
+  if only then
     head.claims, head.held, head.waiting = 1, only.held, waits(only) and 1 or 0
   end
 end
@@ -23,7 +29,7 @@ local function set_of(lasts, patience, ttl, holders, growing, held)
 end
 
 local function set_text()
-  return string.char(ABOUT) .. pack(set.lasts, set.patience, set.ttl, set.holders, set.growing, set.held)
+  return columns('>BI8I8', ABOUT, set.lasts, set.patience) .. pack(set.ttl, set.holders, set.growing, set.held)
 end
 
 -- Opens the lock. `found` is the string under its name, false when that is nothing or no string. The answer is false
@@ -31,7 +37,7 @@ end
 local function open(name, found)
   key, wide, head, only, set, text = name, false, nil, nil, nil, nil
   if found then
-    if string.byte(found) ~= VERSION then
+    if byte(found) ~= VERSION then
       return false
     end
     read_head(found)
@@ -42,12 +48,12 @@ local function open(name, found)
     return false
   elseif not first[1] then
     return true
-  elseif string.byte(first[1]) ~= VERSION or string.byte(first[2] or '') ~= ABOUT then
+  elseif byte(first[1]) ~= VERSION or byte(first[2] or '') ~= ABOUT then
     return false
   end
   wide = true
   read_head(first[1])
-  set = set_of(cmsgpack.unpack(string.sub(first[2], 2)))
+  set = set_of(column(first[2], 2), column(first[2], 10), cmsgpack.unpack(sub(first[2], 18)))
   set.text = first[2]
   local waiting = (call('ZCARD', key) - 2 - 2 * set.holders - set.growing) / 2
   head.claims = head.claims + set.holders + waiting
@@ -57,7 +63,7 @@ local function open(name, found)
 end
 
 local function score(row)
-  return string.format('%d', row.held > 0 and frees_at(row) - NEVER or row.seat)
+  return format('%d', row.held > 0 and frees_at(row) - NEVER or row.seat)
 end
 
 -- Adds a claim that is written in the set to what is known about that, or with -1 takes it away.
@@ -69,7 +75,12 @@ local function count(row, by)
 end
 
 local function parse(member)
-  local row = row_of(string.sub(member, 1, 16), cmsgpack.unpack(string.sub(member, 17)))
+  local row
+  if byte(member, 17) ~= OTHER then
+    row = read_plain(member, 1, 0, false, sub(member, 66))
+  else
+    row = read_other(sub(member, 1, 16), sub(member, 18))
+  end
   -- As it is written, so that it can be found when it has changed.
   row.was = { text = member, held = row.held, wanted = row.wanted }
   return row
@@ -114,7 +125,7 @@ local function last_to(at)
 end
 
 local function insert(row)
-  local member = row.id .. write_row(row)
+  local member = member_text(row, head.limit)
   local was = row.was
   if was and was.text ~= member then
     call('ZREM', key, was.text, row.id .. 'g')
@@ -204,7 +215,7 @@ local function front()
   end
   local first = call('ZRANGE', key, queue(), queue() + 1)
   if first[1] and #first[1] == 17 then
-    return row_by_id(string.sub(first[1], 1, 16))
+    return row_by_id(sub(first[1], 1, 16))
   end
   return first[2] and parse(first[2])
 end
@@ -225,7 +236,7 @@ local function ended(at_most)
     return { only.held > 0 and frees_at(only) <= now and only or nil }
   end
   local over = {}
-  local found = wide and call('ZRANGEBYSCORE', key, '(-inf', string.format('%d', now - NEVER), 'LIMIT', 0, 2 * at_most)
+  local found = wide and call('ZRANGEBYSCORE', key, '(-inf', format('%d', now - NEVER), 'LIMIT', 0, 2 * at_most)
   for i, member in ipairs(found or {}) do
     if i % 2 == 0 then
       over[i / 2] = parse(member)
@@ -277,7 +288,7 @@ local function write_wide()
   if moved and ttl >= NEVER then
     call('PERSIST', key)
   elseif moved then
-    call('PEXPIREAT', key, string.format('%d', ttl))
+    call('PEXPIREAT', key, format('%d', ttl))
   end
 end
 
@@ -287,7 +298,7 @@ local function write_text(is)
   if head.effective ~= head.limit or ends >= NEVER then
     call('SET', key, is)
   else
-    call('SET', key, is, 'PXAT', string.format('%d', ends))
+    call('SET', key, is, 'PXAT', format('%d', ends))
   end
 end
 

@@ -1,34 +1,36 @@
 -- The short way of a release by the one who holds: who waits at the front gets it, and nobody else. No answer where
 -- there may be more to do.
-local function pass_on()
-  local front, following = first[4], first[6]
-  local fixed, due, lease, seat, _, _, wanted, least = unpack_some(front, 8, 16)
-  local _, _, lock_delay, inbox = unpack_some(front, 3, fixed)
-  local _, kept = unpack_some(about, 1, 1)
-  local units, frees = math.min(wanted, limit), due + lock_delay
-  if now >= quiet_until or due <= now or least > limit or frees > kept then
-    return
+repeat
+  local about, front, following = first[2], first[4], first[6]
+  if not front or byte(about) ~= ABOUT or byte(front, 17) ~= WHOLE or following and byte(following, 17) == OTHER then
+    break
   end
-  -- Nothing is left for who comes after, and it is not late, or it would be buried.
-  if following and (units < limit or select(2, unpack_some(following, 1, 16)) <= now) then
-    return
+  local units, _, due, _, seat = numbers_at('>I8I8I8I8I8', front, 26)
+  local quiet_until = numbers_at('>I8', text, 75)
+  if now >= quiet_until or due <= now or due > numbers_at('>I8', about, 2) then
+    break
+  end
+  -- Who comes after is not late, or it would be buried.
+  if following and numbers_at('>I8', following, 42) <= now then
+    break
   end
 --@ sure
   if not is_sure then
-    return
+    break
   end
   last = math.max(last + 1, micros)
-  local is = pack(VERSION, limit, limit, math.min(quiet_until, frees), last_token, last_until, first[3], due, lease,
-    seat, last, units, units, units, now) .. string.sub(front, fixed + 1)
+  local is = MARK .. sub(front, 1, 49) .. columns('>I8I8I8I8', now, seat, last, math.min(quiet_until, due))
+    .. sub(front, 66)
   -- The first write frees memory: all of it may be in use.
   if following then
     call('ZREM', lock, text, first[3], front)
     call('ZADD', lock, '-inf', is)
   else
     call('DEL', lock)
-    call('SET', lock, is, 'PXAT', string.format('%d', frees))
+    call('SET', lock, is, 'PXAT', format('%d', due))
   end
 --@ draw
-  call('PUBLISH', 'leasehold.inbox:' .. inbox, string.format('%s %d %d %d %s', inbox, seat, last, units, lock))
-  return 'held'
-end
+  local inbox = sub(front, 66, 81)
+  call('PUBLISH', 'leasehold.inbox:' .. inbox, inbox .. format(' %d %d %d ', seat, last, units) .. lock)
+  answer = 'held'
+until true

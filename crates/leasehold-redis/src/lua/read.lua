@@ -1,4 +1,4 @@
 if last == nil then
-  fence = call('GET', KEYS[1])
-  last = fence and tonumber(string.sub(fence, 1, 16))
+  fence = fence or call('GET', KEYS[1])
+  last = fence and tonumber(sub(fence, 1, 16))
 end

@@ -1,15 +1,16 @@
 -- release: gives back, or leaves the queue.
 -- keys: the fence, the lock and, to refuse the id from now on, its mark
--- arguments: the claim's id, for how many milliseconds to refuse it
+-- arguments: the claim's id, for how many milliseconds to refuse it if so, the server's replication id
 -- result: what was found
 --@ clock
 --@ format
-local lock, id, refuse_for = KEYS[2], ARGV[1], tonumber(ARGV[2])
+local lock, id = KEYS[2], ARGV[1]
 if KEYS[3] then
   -- Changes nothing, so that the mark can be written where memory is full.
   call('PERSIST', KEYS[1])
   -- Also when the claim is there: it may be asked twice, and the other copy still be on the way.
-  call('SET', KEYS[3], string.format('%d', now + refuse_for), 'PXAT', now + refuse_for)
+  local until_then = format('%d', now + ARGV[2])
+  call('SET', KEYS[3], until_then, 'PXAT', until_then)
 end
 --@ numbers
 --@ give

@@ -70,7 +70,7 @@ local function left(row, extended)
 end
 
 local function granted(row, extended)
-  return struct.pack(STANDS, 'granted', row.seat, row.token, row.held, left(row, extended), row.asked and 1 or 0)
+  return columns(STANDS, 'granted', row.seat, row.token, row.held, left(row, extended), row.asked and 1 or 0)
 end
 
 local function waiting(row, extended)
@@ -83,7 +83,7 @@ local function waiting(row, extended)
     -- The last walk was cut short: somebody must go on with it.
     look_in = 0
   end
-  return struct.pack(STANDS, 'waiting', row.seat, before, look_in, row.held, left(row, extended))
+  return columns(STANDS, 'waiting', row.seat, before, look_in, row.held, left(row, extended))
 end
 
 local function standing(id, extended)

@@ -87,7 +87,7 @@ local function close(answer)
   end
   write()
   for _, row in ipairs(promoted) do
-    tell(row.inbox, string.format('%d %d %d', row.seat, row.token, row.held))
+    tell(row.inbox, format('%d %d %d', row.seat, row.token, row.held))
   end
   for _, inbox in ipairs(told) do
     tell(inbox, '0 0 0')

@@ -88,7 +88,8 @@ impl Asked {
         };
         let (reply, after) = self.reply(server, call, now);
         let said = match self {
-            Self::Claim(_) | Self::Amend(..) => Said::answer(&reply::answer(reply, &key)),
+            Self::Claim(claim) => Said::answer(&reply::claimed(reply, claim)),
+            Self::Amend(..) => Said::answer(&reply::answer(reply, &key)),
             Self::Renew(_) => Said::answer(&reply::answer(only(reply), &key)),
             Self::Release(..) => Said::released(&reply::released(reply, &key)),
             Self::Evict(_) => Said::evicted(&reply::evicted(reply, &key)),

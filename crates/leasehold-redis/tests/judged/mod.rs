@@ -132,9 +132,21 @@ local function count(held, wanted)
   if held > 0 then holders, units = holders + 1, units + held end
   if held < wanted then waiters = waiters + 1 end
 end
+-- Plain ones have columns, any other is MessagePack, where 111 stands.
 local function count_first(text)
-  local _, _, _, _, _, _, id, _, _, _, _, held, wanted = cmsgpack.unpack(text)
-  if id then count(held, wanted) end
+  if string.byte(text, 18) ~= 111 then
+    local units = struct.unpack('>I8', text, 27)
+    return count(units, units)
+  end
+  local _, _, _, _, _, _, _, _, _, held, wanted = cmsgpack.unpack(string.sub(text, 19))
+  if held then count(held, wanted) end
+end
+local function count_next(text)
+  if string.byte(text, 17) ~= 111 then
+    return count(0, (struct.unpack('>I8', text, 26)))
+  end
+  local _, _, _, _, held, wanted = cmsgpack.unpack(string.sub(text, 18))
+  count(held, wanted)
 end
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'zset' then
@@ -142,8 +154,7 @@ if kind == 'zset' then
     if i == 1 then
       count_first(member)
     elseif i > 2 and #member > 17 then
-      local _, _, _, _, held, wanted = cmsgpack.unpack(string.sub(member, 17))
-      count(held, wanted)
+      count_next(member)
     end
   end
 elseif kind == 'string' then

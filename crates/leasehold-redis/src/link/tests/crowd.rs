@@ -23,7 +23,7 @@ fn fresh() -> Vec<Claim> {
 }
 
 async fn ask(link: &Link, claim: &Claim) -> Result<Answer> {
-    reply::answer(link.call(Fences::One.claim(claim, 0)?).await?, &claim.key)
+    reply::claimed(link.call(Fences::One.claim(claim, 0)?).await?, claim)
 }
 
 async fn give(link: &Link, claim: &Claim) -> Result<Released> {

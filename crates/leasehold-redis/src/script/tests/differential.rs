@@ -98,6 +98,13 @@ impl Plan {
         let units = if self.once_in(4) { Units::UpTo(most) } else { Units::Exactly(most) };
         let mut claim = Claim::new(self.key.clone(), limit, units).unwrap();
         claim.id = ClaimId::from_bytes([n + 1; 16]);
+        if self.random.bool() {
+            // As most are: alike, so that one could be another's heir.
+            claim.units = Units::Exactly(limit);
+            (claim.lease, claim.patience) = (Some(Duration::from_millis(40)), Duration::from_millis(30));
+            claim.inbox = Inbox(u64::from(n / 2));
+            return claim;
+        }
         claim.inbox = Inbox(u64::MAX - u64::from(n / 2));
         claim.label = format!("worker {n}").into();
         claim.if_busy = if self.once_in(4) { IfBusy::Leave } else { IfBusy::Queue };
@@ -118,7 +125,7 @@ impl Plan {
     }
 
     fn change(&mut self, holder: u64) -> Change {
-        match self.random.u8(0..10) {
+        match self.random.u8(0..13) {
             0..=3 => Change::Units { to: self.random.u64(0..=self.limit + 1), op: self.random.u64(0..6) },
             4 => Change::Give { n: self.random.u64(0..3), op: self.random.u64(0..4) },
             5 => Change::Tail(self.millis(0..30)),
@@ -137,10 +144,15 @@ impl Plan {
     }
 
     fn next(&mut self, book: &Book) -> Asked {
-        let claim = self.claim();
-        let holders: Vec<u64> = book.rows().filter(|row| row.held > 0).map(|row| row.token).collect();
-        let holder = self.random.choice(holders).unwrap_or(7);
-        match self.random.u8(0..20) {
+        let mut claim = self.claim();
+        let holders: Vec<_> = book.rows().filter(|row| row.held > 0).map(|row| (row.token, row.id)).collect();
+        let (holder, id) = self.random.choice(holders).unwrap_or((7, claim.id));
+        let kind = self.random.u8(0..20);
+        if kind > 7 && self.random.bool() {
+            // Of others there is nothing to extend, to give back or to change; also of one that is over by now.
+            claim.id = id;
+        }
+        match kind {
             0..=7 => Asked::Claim(claim),
             8..=10 => Asked::Renew(claim),
             11..=13 => {

@@ -13,6 +13,11 @@ use crate::reply;
 /// How far numbers leap, in milliseconds of the clock.
 const LEAP: u64 = 60_000;
 
+/// The fence of another server, that was just looked at and is so old.
+fn record(last: u64, born: u64) -> String {
+    format!("{last:016} {born} {} {}", EPOCH / 1000, "0".repeat(16))
+}
+
 fn claim(server: &Server) -> Claim {
     Claim::new(server.key.clone(), 1, Units::Exactly(1)).unwrap()
 }
@@ -21,7 +26,7 @@ fn claim(server: &Server) -> Claim {
 fn token(server: &mut Server, now: u64, seen: u64) -> u64 {
     let claim = claim(server);
     let (reply, _) = server.call(&Fences::One.claim(&claim, seen).unwrap(), now);
-    let answer = reply::answer(reply, &claim.key).unwrap();
+    let answer = reply::claimed(reply, &claim).unwrap();
     server.call(&Fences::One.release(&claim, None), now);
     match answer {
         leasehold_core::Answer::Granted(grant) => grant.token,
@@ -62,7 +67,7 @@ fn a_promoted_replica_whose_clock_is_behind_leaps_above_what_it_never_heard_of()
     let mut server = Server::start();
     // The record of the old primary, whose clock was five seconds ahead, as far as it was replicated.
     let heard = (EPOCH + 5_000) * 1000;
-    server.set_fence(&format!("{heard:016} {} {}", EPOCH - 1, "0".repeat(40)));
+    server.set_fence(&record(heard, EPOCH - 1));
     let unheard = heard + 100_000;
     let after = token(&mut server, EPOCH + 300, 0);
     assert!(after > unheard, "{after} after {unheard}");
@@ -72,10 +77,29 @@ fn a_promoted_replica_whose_clock_is_behind_leaps_above_what_it_never_heard_of()
 }
 
 #[test]
+fn who_connected_before_two_failovers_does_not_draw_below_what_was_lost_between_them() {
+    let mut server = Server::start();
+    // It was a primary of this name when the caller connected, then a replica, now a primary again: of the numbers that
+    // were given out meanwhile it never heard.
+    server.set_fence(&record(EPOCH * 1000, EPOCH - 3_600_000));
+    server.here = "0".repeat(16);
+    let later = EPOCH + 1_000;
+    assert!(token(&mut server, later, 0) > (later + LEAP) * 1000);
+}
+
+#[test]
+fn a_server_that_nobody_knows_is_asked_for_its_name() {
+    let mut server = Server::start();
+    server.load(&Book::default(), &Fence::above(7), 0, EPOCH);
+    server.here.clear();
+    assert_eq!(token(&mut server, EPOCH, 0), EPOCH * 1000);
+    assert_eq!(token(&mut server, EPOCH + 5, 0), (EPOCH + 5) * 1000);
+}
+
+#[test]
 fn a_server_that_forgot_something_is_too_young_for_a_quorum() {
     let mut server = Server::start();
-    let old = format!("{:016} {} {}", EPOCH * 1000, EPOCH - 3_600_000, "0".repeat(40));
-    server.set_fence(&old);
+    server.set_fence(&record(EPOCH * 1000, EPOCH - 3_600_000));
     let mut claim = claim(&server);
     let (keep, min_age) = (Duration::from_secs(60), Duration::from_secs(60));
     claim.quorum = Some(QuorumTerms { keep, min_age, again: false });

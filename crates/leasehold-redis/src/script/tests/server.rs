@@ -11,8 +11,7 @@ use crate::pack::Pack;
 use crate::{names, reply};
 
 /// In place of `clock.lua`. Far in the future, so that the server itself forgets nothing.
-const HAND: &str =
-    "local call = redis.call\nlocal now = tonumber(call('GET', 'clock'))\nlocal micros = now * 1000\n";
+const HAND: &str = "local call = redis.call\nlocal now = tonumber(call('GET', 'clock'))\nlocal micros = now * 1000\nlocal second = string.sub(call('GET', 'clock'), 1, 10)\n";
 
 static LOAD: Script = Script::new("load", include_str!("load.lua"));
 
@@ -39,6 +38,8 @@ pub(super) struct Server {
     pub(super) key: Key,
     /// Requests are first asked as one of many.
     pub(super) in_company: bool,
+    /// What callers believe the server is called.
+    pub(super) here: String,
     connection: Connection,
     ears: Connection,
     scripts: HashMap<&'static str, String>,
@@ -56,6 +57,7 @@ impl Server {
         Self {
             key: Key::new("vector").unwrap(),
             in_company: false,
+            here: replication_id(&process),
             connection: client.get_connection().unwrap(),
             ears,
             scripts: HashMap::new(),
@@ -87,13 +89,13 @@ impl Server {
     }
 
     fn command(&mut self, call: &Call) -> redis::Cmd {
-        let Self { connection, scripts, .. } = self;
+        let Self { connection, scripts, here, .. } = self;
         let sha1 = scripts.entry(call.script.name).or_insert_with(|| {
             let source = call.script.source().replace(CLOCK, HAND);
             assert_ne!(source, call.script.source());
             redis::cmd("SCRIPT").arg("LOAD").arg(source).query(connection).unwrap()
         });
-        call.command("EVALSHA", sha1)
+        call.command("EVALSHA", sha1, here)
     }
 
     pub(super) fn flush(&mut self) {
@@ -120,10 +122,10 @@ impl Server {
         }
         for row in book.rows() {
             let given: Vec<u8> = row.given.iter().flat_map(|op| op.to_be_bytes()).collect();
-            let pack = Pack::new().bytes(row.id.as_bytes()).maybe(row.expires).maybe(row.lease);
+            let pack = Pack::new().raw(row.id.as_bytes()).maybe(row.expires).maybe(row.lease);
             let pack = pack.number(row.seat).number(row.token).number(row.held).number(row.wanted);
-            let pack = pack.number(row.least).number(row.since).number(row.patience).number(row.lock_delay);
-            let pack = pack.bytes(names::address(row.inbox).as_bytes()).bytes(row.label.as_bytes());
+            let pack = pack.number(row.least).number(row.since).raw(names::address(row.inbox).as_bytes());
+            let pack = pack.number(row.patience).number(row.lock_delay).bytes(row.label.as_bytes());
             call.args.push(pack.bytes(&row.value).maybe(row.count).bytes(&given).flag(row.asked).done());
         }
         self.call(&call, now);
@@ -148,4 +150,9 @@ impl Server {
             }
         }
     }
+}
+
+fn replication_id(process: &leasehold_servers::redis::Redis) -> String {
+    let said = process.cli(&["info", "replication"]);
+    said.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap()[..16].to_owned()
 }
