@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{
     Answer, Book, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fence, Fut, Inbox, Info, Key, Leases,
     OpenBook, Page, Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::batch;
+use crate::batch::{self, Extended};
 use crate::crowd::Crowds;
 use crate::link::Link;
 use crate::poll::Poll;
@@ -27,6 +29,11 @@ const PAGE: usize = 500;
 /// How many calls go by between two sweeps, and how many locks one sweep looks at.
 const SWEEP_EVERY: u64 = 32;
 const SWEPT: usize = 64;
+
+/// How many claims are renewed by the rule at a time, so that there are connections left for others; and how long they wait for
+/// rows, if they are known to hold.
+const AT_A_TIME: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What leases in MySQL and MariaDB are and promise.
 pub static INFO: Info = Info {
@@ -132,12 +139,10 @@ impl Leased {
         self.operate(about, until, move |book, now| rule::release(book, &id, refuse_for, now)).await
     }
 
-    async fn extend_one(&self, claim: &Claim) -> Result<Answer> {
+    async fn extend_one(&self, claim: &Claim, until: Instant) -> Result<Answer> {
         let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: false };
         let asked = claim.clone();
-        let answer = self
-            .operate(about, self.link.deadline(), move |book, now| rule::renew(book, &asked, now))
-            .await?;
+        let answer = self.operate(about, until, move |book, now| rule::renew(book, &asked, now)).await?;
         self.poll.note(&self.link, claim, &answer);
         Ok(answer)
     }
@@ -145,13 +150,24 @@ impl Leased {
     async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
         let (link, all) = (self.link.clone(), claims.to_vec());
         let extended = apart(async move { batch::extend(&link, &all).await }).await?;
-        let mut answers = Vec::with_capacity(claims.len());
-        for (claim, answer) in claims.iter().zip(extended) {
-            answers.push(match answer {
-                Some(answer) => answer,
-                None => self.extend_one(claim).await?,
-            });
-        }
+        let few = Semaphore::new(AT_A_TIME);
+        let (began, last) = (Instant::now(), self.link.deadline());
+        let answers = claims.iter().zip(extended).map(async |(claim, extended)| {
+            let known = match extended {
+                Extended::Done(answer) => return Ok(answer),
+                Extended::Left(known) => known,
+            };
+            let _place = few.acquire().await;
+            // A row that somebody keeps must not cost the others their leases: after a while it stands as it did.
+            let patience = claim.lease.map_or(Duration::MAX, |lease| lease / 8);
+            let until = if known.is_some() { last.min(began + patience.min(PATIENCE)) } else { last };
+            match (self.extend_one(claim, until).await, known) {
+                // Extended or not: it stands at least like this.
+                (Err(error), Some(known)) if error.is_retryable() => Ok(known),
+                (said, _) => said,
+            }
+        });
+        let answers = try_join_all(answers).await?;
         self.sweep();
         Ok(answers)
     }

@@ -4,6 +4,7 @@ mod batch;
 mod crowd;
 mod dialect;
 mod fault;
+mod idle;
 mod lease;
 mod link;
 mod poll;

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Error, ErrorKind, Key, Result};
+use leasehold_sql::{First, Queues};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -11,6 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dialect::{self, Dialect};
 use crate::fault::{connecting, is_missing, refusal};
+use crate::idle::Idle;
 use crate::rows::{get, strange};
 use crate::sql::{bytes, init_sql, with};
 use crate::tls;
@@ -20,8 +22,10 @@ use crate::url::Target;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) target: Target,
-    idle: Mutex<Vec<Conn>>,
+    idle: Arc<Idle>,
     places: Semaphore,
+    /// Those who want to do something to the same lock.
+    turns: Queues,
     /// Whether the tables were seen.
     is_ready: AtomicBool,
     /// What was seen with them.
@@ -33,13 +37,14 @@ pub(crate) struct Wire<'a> {
     conn: Conn,
     link: &'a Link,
     _place: SemaphorePermit<'a>,
+    _turn: Option<First<'a>>,
 }
 
 impl Link {
     pub(crate) fn new(target: Target) -> Arc<Self> {
         let places = Semaphore::new(target.connections);
-        let (idle, is_ready, dialect) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { target, idle, places, is_ready, dialect })
+        let (idle, is_ready, dialect) = (Arc::default(), AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { target, idle, places, turns: Queues::default(), is_ready, dialect })
     }
 
     /// The statements that make the tables.
@@ -52,16 +57,22 @@ impl Link {
         Instant::now() + self.target.timeout
     }
 
+    /// A connection to do something to a lock, by then. One at a time: they would wait for each other at the server, each on
+    /// a connection that others could use for other locks.
+    pub(crate) async fn connected_for(&self, key: &Key, until: Instant) -> Result<Wire<'_>> {
+        let turn = self.turns.turn(key, until).await.ok_or_else(late)?;
+        Ok(Wire { _turn: Some(turn), ..self.connected(until).await? })
+    }
+
     /// A connection, by then.
     pub(crate) async fn connected(&self, until: Instant) -> Result<Wire<'_>> {
         let place = timeout_at(until, self.places.acquire()).await;
         let place = place.map_err(|_| late())?.map_err(|_| late())?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let conn = match idle {
+        let conn = match self.idle.take() {
             Some(conn) => conn,
             None => self.dial(until).await?,
         };
-        Ok(Wire { conn, link: self, _place: place })
+        Ok(Wire { conn, link: self, _place: place, _turn: None })
     }
 
     async fn dial(&self, until: Instant) -> Result<Conn> {
@@ -130,7 +141,7 @@ impl Link {
     /// The tables are not there any more: looks again with the next connection.
     pub(crate) fn forget(&self) {
         self.is_ready.store(false, Ordering::Release);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.clear();
     }
 
     /// A number above all that were drawn before, also when the server is killed at this moment.
@@ -181,7 +192,7 @@ impl Wire<'_> {
 
     /// It is in order, and nothing is open on it: others may use it.
     pub(crate) fn give_back(self) {
-        self.link.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.conn);
+        self.link.idle.put(self.conn);
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) async fn perform<T: Send>(
 ) -> Result<Done<T>> {
     let mut sight = Sight::Front;
     loop {
-        let mut wire = link.connected(until).await?;
+        let mut wire = link.connected_for(&about.key, until).await?;
         match attempt(link, &mut wire, about, sight, until, &operation).await {
             Ok(done) => {
                 wire.give_back();

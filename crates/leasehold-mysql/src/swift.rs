@@ -21,7 +21,7 @@ const DRAWN: u64 = 1 << 50;
 /// Claims a lock if nobody uses it; `None` when somebody may.
 pub(crate) async fn claim(link: &Link, claim: &Claim, until: Instant) -> Result<Option<Answer>> {
     let Some((sql, grant)) = sketch(claim) else { return Ok(None) };
-    let mut wire = link.connected(until).await?;
+    let mut wire = link.connected_for(&claim.key, until).await?;
     if link.dialect().numbers != Numbers::Sequence {
         wire.give_back();
         return Ok(None);
@@ -84,7 +84,7 @@ fn soon(at: u64) -> String {
 
 /// Releases a lock if this claim holds it and nobody else uses it. Says whether it was so.
 pub(crate) async fn release(link: &Link, key: &Key, id: &ClaimId, until: Instant) -> Result<bool> {
-    let mut wire = link.connected(until).await?;
+    let mut wire = link.connected_for(key, until).await?;
     let said = timeout_at(until, wire.say(&with(&link.target.prefix, &alone(key, id)))).await;
     let stop = match said {
         Ok(Ok(_)) => {

@@ -8,7 +8,7 @@ mod scene;
 use std::process::ExitCode;
 
 use leasehold_conformance::trouble::*;
-use leasehold_core::{Client, Error, ErrorKind};
+use leasehold_core::ErrorKind;
 use leasehold_servers::mariadb::MariaDb;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use scene::{Site, store};
@@ -52,22 +52,4 @@ async fn tables_cannot_grow(site: &Site) {
         goes_on(&other, &witness).await;
         nothing_is_left(|| site.left(), [holder, other]).await;
     }
-}
-
-/// Claims one lock after the other, with long names, until there is no room for more. The error that says so, if there is.
-async fn fill_tables(client: &Client) -> Option<Error> {
-    let (mut held, mut refused) = (Vec::new(), None);
-    for n in 0..400 {
-        match client.mutex(format!("{n} {}", "x".repeat(1000))).try_acquire().await {
-            Ok(guard) => held.push(guard),
-            Err(error) => {
-                refused = Some(error);
-                break;
-            }
-        }
-    }
-    for guard in held.into_iter().flatten() {
-        guard.release().await.expect("it needs no room");
-    }
-    refused
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Store, Units};
 use leasehold_mysql::{Mysql, init_sql};
 use leasehold_servers::mariadb::MariaDb;
+use leasehold_servers::wait_until;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -148,4 +150,20 @@ async fn an_hour_that_comes_twice_ends_no_lease_early() {
     let since = server.sql("SELECT since DIV 1000 FROM test.leasehold_claims").parse().unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     assert!(now.abs_diff(since) < 1800, "{since}, and it is {now}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_nobody_needs_any_more_are_closed() {
+    let server = prepared();
+    let store = store(&server.url());
+    let mut rush = JoinSet::new();
+    for n in 0..50 {
+        let store = store.clone();
+        rush.spawn(async move { store.claim(&claim(&format!("k{n}"))).await.map(drop) });
+    }
+    for done in rush.join_all().await {
+        done.unwrap();
+    }
+    assert!(server.connections().len() > 1, "there was no rush");
+    wait_until("one connection is left", SOON, || server.connections().len() == 1);
 }

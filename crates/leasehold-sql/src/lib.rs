@@ -10,3 +10,4 @@ mod queue;
 pub use database::{Connection, Database, Held, Sharing};
 pub use mode::Mode;
 pub use pinned::{CAPABILITIES, Carries, Pinned};
+pub use queue::{First, Queues};

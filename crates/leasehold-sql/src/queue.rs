@@ -16,7 +16,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 
 /// The queues of a store: of those locks that somebody waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Queues(Mutex<HashMap<Key, Arc<Queue>>>);
+pub struct Queues(Mutex<HashMap<Key, Arc<Queue>>>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -38,7 +38,7 @@ impl Queues {
     }
 
     /// Waits at the end of the queue. `None` when its turn did not come until then.
-    pub(crate) async fn turn(&self, key: &Key, until: Instant) -> Option<First<'_>> {
+    pub async fn turn(&self, key: &Key, until: Instant) -> Option<First<'_>> {
         let queue = self.lock().entry(key.clone()).or_default().clone();
         let place = Place { queues: self, key: key.clone(), queue };
         let turn = timeout_at(until, place.queue.turn.clone().lock_owned()).await.ok()?;
@@ -69,9 +69,9 @@ impl Drop for Place<'_> {
     }
 }
 
-/// The first of a queue: the one who asks.
+/// The first of a queue: the one who asks. The next one is first when it is dropped.
 #[derive(Debug)]
-pub(crate) struct First<'a> {
+pub struct First<'a> {
     _turn: OwnedMutexGuard<()>,
     place: Place<'a>,
     until: Instant,

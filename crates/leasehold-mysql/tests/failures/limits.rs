@@ -6,6 +6,7 @@ use leasehold_mysql::Mysql;
 use leasehold_servers::mariadb::MariaDb;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::scene::{Site, store};
@@ -51,6 +52,62 @@ async fn a_call_that_waits_for_a_row_ends_in_time_and_did_not_happen() {
     assert!(seen.waiters.is_empty() && seen.holders.len() == 1);
     guard.release().await.expect("the row is free");
     nothing_is_left(|| site.left(), [client]).await;
+}
+
+/// Somebody who has a row of ours locked.
+async fn keep(site: &Site, statement: &str) -> Conn {
+    let mut keeper = Conn::new(Opts::from_url(&site.server.url()).unwrap()).await.unwrap();
+    keeper.query_drop("BEGIN").await.unwrap();
+    keeper.query_drop(statement).await.unwrap();
+    keeper
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_keeps_the_rows_of_some_locks_costs_their_holder_no_other() {
+    let site = Site::new();
+    let client = client(site.store(), LEASE).await;
+    let key = client.mutex("key").acquire().await.unwrap();
+    let claim = client.mutex("claim").acquire().await.unwrap();
+    let other = client.mutex("other").acquire().await.unwrap();
+    let keepers = [
+        keep(&site, "SELECT * FROM leasehold_keys WHERE name = 'key' FOR UPDATE").await,
+        keep(&site, "SELECT * FROM leasehold_claims WHERE name = 'claim' FOR UPDATE").await,
+    ];
+    for kept in [&key, &claim] {
+        assert_eq!(lost_in_time(kept).await, Loss::Expired);
+    }
+    assert!(other.is_valid(), "it was not renewed");
+    still_held(&other, LEASE).await;
+    for keeper in keepers {
+        keeper.disconnect().await.unwrap();
+    }
+    drop((key, claim, other));
+    nothing_is_left(|| site.left(), [client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_wait_for_a_row_that_somebody_keeps_leave_connections_for_other_locks() {
+    let site = Site::new();
+    for (mode, row) in [
+        ("lease", "leasehold_keys VALUES ('kept', 0, 0, 0, 0, 0, 0, 0, 0)"),
+        ("rowlock", "leasehold_rows VALUES ('kept')"),
+    ] {
+        let client = client(store(&format!("{}?mode={mode}", site.server.url())), LONG).await;
+        let keeper = keep(&site, &format!("INSERT INTO {row}")).await;
+        let mut waiting = JoinSet::new();
+        for _ in 0..30 {
+            let lock = client.mutex("kept");
+            waiting.spawn(async move { lock.acquire().await.map(drop) });
+        }
+        for n in 0..10 {
+            let asked = client.mutex(format!("other {n}")).try_acquire().await;
+            let other = asked.expect("a connection is left").expect("it is free");
+            other.release().await.expect("a connection is left");
+        }
+        waiting.shutdown().await;
+        keeper.disconnect().await.unwrap();
+        nothing_is_left(|| site.left(), [client]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -122,6 +122,11 @@ impl Fixture for Judged {
         lease(self.mode)
     }
 
+    /// More than the store reads of a queue at first.
+    fn crowd(&self) -> usize {
+        250
+    }
+
     fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
         Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease(self.mode))))
     }
