@@ -10,12 +10,15 @@ pub(crate) mod dial;
 mod ears;
 mod wire;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes, back_off};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::Row;
 
 pub(crate) use self::crowd::Ask;
@@ -90,7 +93,11 @@ impl Link {
         {
             let mut listening = locked(&self.inner.listening);
             if listening.is_none() {
-                *listening = Some(Task::spawn(ears::listen(self.inner.ears.clone(), self.inner.way.clone())));
+                let listen = ears::listen(self.inner.ears.clone(), self.inner.way.clone());
+                let rest = rest(Arc::downgrade(&self.inner));
+                *listening = Some(Task::spawn(async {
+                    tokio::join!(listen, rest);
+                }));
             }
         }
         match timeout_at(until, opened).await {
@@ -189,6 +196,26 @@ impl Link {
             drop(pool);
             inner.changed.notify_waiters();
         });
+    }
+}
+
+/// How often to look for connections that nobody needs any more.
+const REST: Duration = Duration::from_secs(15);
+
+/// Closes the connections that had nothing to do since the last look: a crowd needs many of them, for a while.
+async fn rest(inner: Weak<Inner>) {
+    loop {
+        sleep(REST).await;
+        let Some(inner) = inner.upgrade() else { return };
+        locked(&inner.pool).close_the_idle();
+    }
+}
+
+impl Pool {
+    /// All but one: that which is asked first.
+    fn close_the_idle(&mut self) {
+        let mut first = true;
+        self.wires.retain(|wire| wire.was_used() | std::mem::take(&mut first));
     }
 }
 

@@ -70,7 +70,7 @@ fn refusal(why: &str, n: u64, limit: u64) -> Error {
 /// What a release found.
 pub(crate) fn released(row: &Row) -> Result<Released> {
     match get::<String>(row, 0)?.as_str() {
-        "held" => Ok(Released::Held),
+        "held" | "freed" => Ok(Released::Held),
         "waiting" => Ok(Released::Waiting),
         "gone" => Ok(Released::Gone),
         _ => Err(strange("a release")),

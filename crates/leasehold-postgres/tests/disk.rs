@@ -8,7 +8,7 @@ mod scene;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Client, Error, ErrorKind};
+use leasehold_core::{Client, ErrorKind, Guard};
 use leasehold_servers::postgres::Postgres;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use scene::*;
@@ -39,8 +39,27 @@ fn on_a_small_disk(test: impl AsyncFnOnce(Postgres)) -> Result<Completion, Faile
     Ok(Completion::Completed)
 }
 
-async fn in_mode(server: &Postgres, mode: &str) -> Client {
-    client(&format!("{}?mode={mode}", server.url())).await
+/// Who holds, and somebody else.
+struct Pair {
+    holder: Client,
+    other: Client,
+    witness: Witness,
+}
+
+impl Pair {
+    async fn new(server: &Postgres, mode: &str) -> (Self, Guard) {
+        let url = format!("{}?mode={mode}", server.url());
+        let (holder, other, witness) = (client(&url).await, client(&url).await, Witness::default());
+        let guard = acquire(&holder).await;
+        witness.granted(&guard);
+        (Self { holder, other, witness }, guard)
+    }
+
+    /// There is room again: everything goes on, and nothing stays.
+    async fn goes_on(self, server: &Postgres) {
+        goes_on(&self.other, &self.witness).await;
+        nothing_is_left(server, [self.holder, self.other]).await;
+    }
 }
 
 /// Something for the server's log, and for nothing else.
@@ -53,12 +72,9 @@ async fn tables_cannot_grow(server: Postgres) {
     }
     server.sql("CHECKPOINT");
     for mode in MODES {
-        let (holder, other) = (in_mode(&server, mode).await, in_mode(&server, mode).await);
-        let witness = Witness::default();
-        let guard = acquire(&holder).await;
-        witness.granted(&guard);
+        let (pair, guard) = Pair::new(&server, mode).await;
         server.fill_disk();
-        let error = fill_tables(&other).await;
+        let error = fill_tables(&pair.other).await;
         if let Some(error) = &error {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{mode}: {error}");
             assert!(error.to_string().contains("disk is full"), "{mode}: {error}");
@@ -68,39 +84,16 @@ async fn tables_cannot_grow(server: Postgres) {
         still_held(&guard, LEASE).await;
         guard.release().await.expect("it needs no room");
         server.free_disk();
-        goes_on(&other, &witness).await;
-        nothing_is_left(&server, [holder, other]).await;
+        pair.goes_on(&server).await;
     }
-}
-
-/// Claims one lock after the other, with long names, until there is no room for more. The error that says so, if there is.
-async fn fill_tables(client: &Client) -> Option<Error> {
-    let mut held = Vec::new();
-    let mut refused = None;
-    for n in 0..300 {
-        match client.mutex(format!("{n} {}", "x".repeat(400))).try_acquire().await {
-            Ok(guard) => held.push(guard),
-            Err(error) => {
-                refused = Some(error);
-                break;
-            }
-        }
-    }
-    for guard in held.into_iter().flatten() {
-        guard.release().await.expect("it needs no room");
-    }
-    refused
 }
 
 async fn log_cannot_grow(mut server: Postgres) {
     for mode in MODES {
-        let (holder, other) = (in_mode(&server, mode).await, in_mode(&server, mode).await);
-        let witness = Witness::default();
-        let guard = acquire(&holder).await;
-        witness.granted(&guard);
+        let (pair, guard) = Pair::new(&server, mode).await;
         server.fill_disk();
         fill_log(&server).await;
-        let refused = other.mutex("another").try_acquire().await.expect_err("nothing can be written");
+        let refused = pair.other.mutex("another").try_acquire().await.expect_err("nothing can be written");
         assert!(refused.is_retryable(), "{mode}: {refused}");
         server.free_disk();
         server.restart();
@@ -109,8 +102,7 @@ async fn log_cannot_grow(mut server: Postgres) {
             lost_in_time(&guard).await;
         }
         drop(guard);
-        goes_on(&other, &witness).await;
-        nothing_is_left(&server, [holder, other]).await;
+        pair.goes_on(&server).await;
     }
 }
 

@@ -9,7 +9,7 @@ use leasehold_postgres::{Postgres, init_sql};
 use leasehold_servers::postgres::{Bouncer, Postgres as Server};
 use leasehold_servers::{Mode, Proxy, wait_until};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const MODES: [&str; 2] = ["advisory", "rowlock"];
 /// Ends a hang.
@@ -20,8 +20,15 @@ const HEARD: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_secs(300);
 
 async fn client(url: &str, lease: Duration) -> Client {
-    let builder = Client::builder().defaults(Options::new().lease(lease));
-    builder.connect(Postgres::from_url(url).unwrap()).await.unwrap()
+    let end = Instant::now() + SOON;
+    loop {
+        let builder = Client::builder().defaults(Options::new().lease(lease));
+        match builder.connect(Postgres::from_url(url).unwrap()).await {
+            Ok(client) => return client,
+            // A server that has just come back may take its time.
+            Err(error) => assert!(error.is_retryable() && Instant::now() < end, "{error}"),
+        }
+    }
 }
 
 fn url(server: &Server, mode: &str) -> String {

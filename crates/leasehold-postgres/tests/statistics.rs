@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Claim, Client, Key, Options, Store, Units};
 use leasehold_postgres::Postgres;
 use leasehold_servers::postgres::Postgres as Server;
+use leasehold_servers::wait_until;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -109,6 +110,29 @@ async fn ten_thousand_locks_are_renewed_with_forty_statements() {
     let said = counts(&server);
     let renewals: u64 = said.lines().find_map(|line| line.strip_prefix("renew|")).unwrap().parse().unwrap();
     assert!(renewals <= 40, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_table_is_read_from_end_to_end_even_if_it_was_empty_when_it_was_vacuumed() {
+    let server = start();
+    server.sql(&leasehold_postgres::init_sql("leasehold").unwrap());
+    // Now the server knows that they are empty, and would rather read all of nothing than an index.
+    server.sql("VACUUM ANALYZE leasehold.keys");
+    server.sql("VACUUM ANALYZE leasehold.claims");
+    server.sql("SELECT pg_stat_reset()");
+    let (one, two) = (client(&server).await, client(&server).await);
+    let held = one.mutex("orders/42").acquire().await.unwrap();
+    let waits = tokio::spawn(async move { two.mutex("orders/42").acquire().await.unwrap() });
+    while one.inspect("orders/42").await.unwrap().unwrap().waiters.is_empty() {}
+    held.renew(Duration::from_secs(30)).await.unwrap();
+    held.release().await.unwrap();
+    timeout(SOON, waits).await.unwrap().unwrap().release().await.unwrap();
+    drop(one);
+    // Sessions say what they did when they end, at the latest.
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+    wait_until("no session is left", SOON, || server.sql(sessions) == "0");
+    let scans = "SELECT sum(idx_scan) > 0, sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('keys', 'claims')";
+    assert_eq!(server.sql(scans), "t|0");
 }
 
 #[tokio::test]

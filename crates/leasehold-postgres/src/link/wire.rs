@@ -1,6 +1,6 @@
 //! One connection for calls. Many can be under way: they are answered one after the other.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::try_join_all;
 use leasehold_core::ErrorKind;
@@ -17,6 +17,7 @@ pub(super) struct Wire {
     client: Client,
     saying: Saying,
     busy: AtomicUsize,
+    used: AtomicBool,
     _task: Task,
 }
 
@@ -45,7 +46,8 @@ impl Wire {
             } else {
                 Saying::InFull(Verb::ALL.map(|verb| way.texts.text(verb).to_owned()).into())
             };
-            Ok(Self { client, saying, busy: AtomicUsize::new(0), _task: task })
+            let (busy, used) = (AtomicUsize::new(0), AtomicBool::new(true));
+            Ok(Self { client, saying, busy, used, _task: task })
         });
         made.await.unwrap_or_else(|_| {
             let message = "no answer in time: check that the server runs and can be reached";
@@ -62,8 +64,14 @@ impl Wire {
         self.busy.load(Ordering::Relaxed)
     }
 
+    /// Whether there was anything to do since this was asked last, or is now.
+    pub(super) fn was_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed) || self.busy() > 0
+    }
+
     pub(super) async fn send(&self, call: &Call, until: Instant) -> Result<Vec<Row>, Silence> {
         let _busy = Busy::new(&self.busy);
+        self.used.store(true, Ordering::Relaxed);
         let values = call.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
         let place = call.verb as usize;
         let rows = async {

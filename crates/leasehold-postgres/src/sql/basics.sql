@@ -20,6 +20,12 @@ BEGIN
     RETURN true;
 END $$;
 
+-- forget: a crash of the server in the next moment may undo this transaction, which therefore does not wait for the disk.
+CREATE OR REPLACE FUNCTION leasehold.forget_1() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN set_config('synchronous_commit', 'off', true) IS NOT NULL;
+END $$;
+
 -- leap: numbers go on far above all that were drawn, durably. Whoever leaps before it draws anything need not wait for the disk
 -- after each draw: a crash that forgets the last draws ends all sessions, and the next one leaps over them.
 CREATE OR REPLACE FUNCTION leasehold.leap_1() RETURNS boolean LANGUAGE plpgsql AS $$

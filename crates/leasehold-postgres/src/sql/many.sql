@@ -18,11 +18,19 @@ BEGIN
         a.lock_delay, a.above, a.inbox, a.label, a.value, a.count, a.keep, a.min_age, a.again) AS c;
 END $$;
 
--- releases: as release, many times.
+-- releases: as release, many times. It lasts if one of them must.
 CREATE OR REPLACE FUNCTION leasehold.releases_1(p_names text[], p_ids bytea[], p_refuse_fors bigint[])
 RETURNS SETOF text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE
+    said text;
+    ready boolean := true;
 BEGIN
-    RETURN QUERY
-    SELECT leasehold.release_1(a.name, a.id, a.refuse_for)
-    FROM unnest(p_names, p_ids, p_refuse_fors) AS a (name, id, refuse_for);
+    FOR i IN 1 .. cardinality(p_names) LOOP
+        said := leasehold.give_back_1(p_names[i], p_ids[i], p_refuse_fors[i]);
+        ready := ready AND said = 'freed';
+        RETURN NEXT said;
+    END LOOP;
+    IF ready THEN
+        ready := leasehold.forget_1();
+    END IF;
 END $$;

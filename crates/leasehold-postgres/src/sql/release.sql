@@ -1,5 +1,6 @@
--- release: gives back, or leaves the queue; says held, waiting or gone. With p_refuse_for the id is refused for so long.
-CREATE OR REPLACE FUNCTION leasehold.release_1(p_name text, p_id bytea, p_refuse_for bigint) RETURNS text
+-- give_back: gives back, or leaves the queue; says held, waiting or gone, or freed: held, and nobody comes to harm if a crash
+-- undoes it. With p_refuse_for the id is refused for so long.
+CREATE OR REPLACE FUNCTION leasehold.give_back_1(p_name text, p_id bytea, p_refuse_for bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     ready boolean := leasehold.begin_1();
@@ -8,6 +9,7 @@ DECLARE
     h leasehold.keys;
     r leasehold.claims;
     fresh boolean := false;
+    until bigint;
     answer text := 'held';
 BEGIN
     LOOP
@@ -29,11 +31,13 @@ BEGIN
     END IF;
     IF h.claims = 1 AND h.effective = h.declared AND h.agreed_until <= now_ms THEN
         DELETE FROM leasehold.claims c
-        WHERE c.name = p_name AND c.id = p_id AND c.held > 0 AND coalesce(c.expires > now_ms, true);
+        WHERE c.name = p_name AND c.id = p_id AND c.held > 0 AND coalesce(c.expires > now_ms, true)
+        RETURNING c.expires INTO until;
         IF FOUND THEN
-            -- The only claim, and nothing else to remember: most releases end here.
+            -- The only claim, and nothing else to remember: most releases end here. Undone, it would be held until its
+            -- lease ends, which is soon. Whoever has the lock after this commits later, and that makes this last too.
             DELETE FROM leasehold.keys k WHERE k.name = p_name;
-            RETURN 'held';
+            RETURN CASE WHEN p_refuse_for IS NULL AND until <= now_ms + 60000 THEN 'freed' ELSE 'held' END;
         END IF;
     END IF;
     before := h;
@@ -58,4 +62,17 @@ BEGIN
     h := leasehold.catch_up_1(h, now_ms, 0);
     ready := leasehold.close_1(before, h, now_ms);
     RETURN answer;
+END $$;
+
+-- release: the same, alone.
+CREATE OR REPLACE FUNCTION leasehold.release_1(p_name text, p_id bytea, p_refuse_for bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    said text := leasehold.give_back_1(p_name, p_id, p_refuse_for);
+    ready boolean;
+BEGIN
+    IF said = 'freed' THEN
+        ready := leasehold.forget_1();
+    END IF;
+    RETURN said;
 END $$;
