@@ -91,10 +91,14 @@ impl Shared {
         for claim in claims {
             let lock = self.names.lock(&claim.key);
             let label = self.own(claim).label;
-            let keys = label.as_ref().and_then(|label| seen.get(&(claim.key.clone(), label.clone())));
+            let name = label.map(|label| (claim.key.clone(), label));
+            let keys = name.as_ref().and_then(|name| seen.get(name));
+            // Listed, and not there: it was promoted or changed since, and has another name now.
+            let has_moved = keys.is_none() && name.as_ref().is_some_and(|name| listed.contains_key(name));
             let keys = keys.into_iter().flatten().cloned();
             let state = State::of(&lock, proof.revision, keys).map_err(Fault::Final)?;
-            if label.is_none() || state.claim(&claim.id).is_some_and(|claimed| claimed.row.waits()) {
+            let waits = state.claim(&claim.id).is_some_and(|claimed| claimed.row.waits());
+            if name.is_none() || has_moved || waits {
                 queues.entry(&claim.key).or_default().push(claim);
                 continue;
             }

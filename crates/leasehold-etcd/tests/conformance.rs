@@ -22,7 +22,7 @@ struct Single {
 
 impl Place for Single {
     const LEASE: Duration = Duration::from_secs(1);
-    const CROWD: usize = 1000;
+    const CROWD: usize = 300;
 
     fn start() -> Self {
         let server = Etcd::start();
@@ -34,8 +34,8 @@ impl Place for Single {
         format!("etcd://127.0.0.1:{}", self.proxy.port())
     }
 
-    fn ctl(&self, words: &[&str]) -> String {
-        self.server.ctl(words)
+    fn ask(&self, path: &str, body: &str) -> Option<String> {
+        self.server.ask(path, body)
     }
 
     fn restart(&mut self) {

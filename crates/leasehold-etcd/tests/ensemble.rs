@@ -22,7 +22,7 @@ struct Three {
 
 impl Place for Three {
     const LEASE: Duration = Duration::from_secs(2);
-    const CROWD: usize = 200;
+    const CROWD: usize = 100;
 
     fn start() -> Self {
         let cluster = Cluster::start();
@@ -36,8 +36,8 @@ impl Place for Three {
         format!("etcd://{}", hosts.join(","))
     }
 
-    fn ctl(&self, words: &[&str]) -> String {
-        self.cluster.ctl(words)
+    fn ask(&self, path: &str, body: &str) -> Option<String> {
+        self.cluster.ask(path, body)
     }
 
     fn restart(&mut self) {

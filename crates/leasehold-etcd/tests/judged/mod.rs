@@ -1,15 +1,21 @@
 //! What the judged clusters have in common: servers that trials use one after the other, and a look at what is stored
-//! through `etcdctl`.
+//! through their JSON gateway.
 
 use std::fmt::Debug;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Fut, Key, Store};
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Mode, Proxy};
+use serde_json::Value;
+
+/// How long servers may take to answer a look.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Some servers.
 pub(crate) trait Place: Debug + Send + Sync + 'static {
@@ -21,8 +27,8 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
     fn start() -> Self;
     /// How clients reach them.
     fn url(&self) -> String;
-    /// What `etcdctl` says.
-    fn ctl(&self, words: &[&str]) -> String;
+    /// What they answer to a request from outside.
+    fn ask(&self, path: &str, body: &str) -> Option<String>;
     /// Stops a server without warning, and sees to it that it comes back.
     fn restart(&mut self);
     /// What stands between the clients and them.
@@ -31,49 +37,54 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
 
 /// Judges the store on these servers.
 pub(crate) fn judge<P: Place>(name: &'static str) -> ExitCode {
-    let pool: Arc<Pool<P>> = Arc::default();
+    let pool = Pool::default();
     let part = victim(|url| Ok(Arc::new(Etcd::from_url(url)?) as _));
-    part.unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.clone()))))
-}
-
-type Pool<P> = Mutex<Vec<P>>;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    part.unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.lend(P::start)))))
 }
 
 /// Servers that one trial has for itself.
 #[derive(Debug)]
-struct Judged<P: Place> {
-    place: Mutex<Option<P>>,
+struct Judged<P> {
+    place: Lent<P>,
     url: String,
-    pool: Arc<Pool<P>>,
 }
 
 impl<P: Place> Judged<P> {
-    fn new(pool: Arc<Pool<P>>) -> Self {
-        let idle = locked(&pool).pop();
-        let place = idle.unwrap_or_else(P::start);
-        place.proxies().into_iter().for_each(|proxy| proxy.set(Mode::Pass));
-        place.ctl(&["del", "--prefix", ""]);
+    fn new(place: Lent<P>) -> Self {
+        place.with(|place| {
+            place.proxies().into_iter().for_each(|proxy| proxy.set(Mode::Pass));
+            all(place, "deleterange", "");
+        });
         // A call that fails is told to the suite as it is: a busy machine must not be the reason.
-        let url = format!("{}?timeout=5s&connect_timeout=5s", place.url());
-        Self { url, place: Mutex::new(Some(place)), pool }
+        let url = format!("{}?timeout=5s&connect_timeout=5s", place.with(|place| place.url()));
+        Self { place, url }
     }
 
     fn set(&self, mode: Mode) -> Hook<'_> {
-        self.with(|place| place.proxies().into_iter().for_each(|proxy| proxy.set(mode)));
+        self.place.with(|place| place.proxies().into_iter().for_each(|proxy| proxy.set(mode)));
         Hook::Does(Box::pin(async { Ok(()) }))
-    }
-
-    fn with<T>(&self, body: impl FnOnce(&mut P) -> T) -> T {
-        body(locked(&self.place).as_mut().expect("it is given back when the trial ends"))
     }
 }
 
-impl<P: Place> Drop for Judged<P> {
-    fn drop(&mut self) {
-        locked(&self.pool).extend(locked(&self.place).take());
+/// Does something with all keys that start with this, and waits for the answer.
+fn all(place: &impl Place, what: &str, prefix: &str) -> Value {
+    // From the prefix, or the smallest key, up to the next one of its length, or without an end.
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    let [key, end] =
+        [prefix.as_bytes().to_vec(), end].map(|bound| if bound.is_empty() { vec![0] } else { bound });
+    let range =
+        serde_json::json!({ "key": STANDARD.encode(key), "range_end": STANDARD.encode(end) }).to_string();
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        let said = place.ask(&format!("/v3/kv/{what}"), &range);
+        if let Some(answer) = said.and_then(|said| serde_json::from_str(&said).ok()) {
+            return answer;
+        }
+        assert!(Instant::now() < limit, "no server answers");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -83,9 +94,7 @@ impl<P: Place> Fixture for Judged<P> {
     }
 
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
-        Box::pin(
-            async move { Ok(look(&self.with(|place| place.ctl(&["get", "--prefix", "leasehold/"])), key)) },
-        )
+        Box::pin(async move { Ok(look(&self.place.with(|place| all(place, "range", "leasehold/")), key)) })
     }
 
     fn lease(&self) -> Duration {
@@ -109,22 +118,24 @@ impl<P: Place> Fixture for Judged<P> {
     }
 
     fn restart_server(&self) -> Hook<'_> {
-        self.with(Place::restart);
+        self.place.with(Place::restart);
         Hook::Does(Box::pin(async { Ok(()) }))
     }
 }
 
-/// Counts the keys of one lock: a line with the name, a line with the value. Every refusal is counted, for a trial has
-/// its servers for itself.
-fn look(said: &str, key: &Key) -> RawState {
+/// Counts the keys of one lock. Every refusal is counted, for a trial has its servers for itself.
+fn look(said: &Value, key: &Key) -> RawState {
     let lock = format!("leasehold/lock/{}/", key.as_str().replace('%', "%25").replace('/', "%2F"));
     let mut state = RawState::default();
-    let lines: Vec<&str> = said.lines().collect();
-    for pair in lines.chunks(2) {
-        let value: serde_json::Value =
-            pair.get(1).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let text = |entry: &Value, part: &str| {
+        let bytes = STANDARD.decode(entry[part].as_str().unwrap_or_default()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    for entry in said["kvs"].as_array().into_iter().flatten() {
+        let name = text(entry, "key");
+        let value: Value = serde_json::from_str(&text(entry, "value")).unwrap_or_default();
         let held = value["claims"][0]["held"].as_u64().unwrap_or(0);
-        match pair[0].strip_prefix(&lock).and_then(|rest| rest.split('/').next()) {
+        match name.strip_prefix(&lock).and_then(|rest| rest.split('/').next()) {
             Some("hold") => (state.holders, state.units) = (state.holders + 1, state.units + held),
             Some("more") => {
                 (state.holders, state.units, state.waiters) =
@@ -132,7 +143,7 @@ fn look(said: &str, key: &Key) -> RawState {
             }
             Some("wait") => state.waiters += 1,
             Some(_) => {}
-            None if pair[0].starts_with("leasehold/refused/") => {}
+            None if name.starts_with("leasehold/refused/") => {}
             None => continue,
         }
         state.residue += 1;
