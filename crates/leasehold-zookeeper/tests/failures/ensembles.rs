@@ -17,14 +17,14 @@ fn follower(ensemble: &Ensemble) -> usize {
 async fn a_killed_leader_costs_neither_the_holder_nor_the_queue_anything() {
     let mut ensemble = Ensemble::start();
     let url = ensemble.url();
-    let (holder, waiter) = (client(&url).await, client(&url).await);
+    let (holder, waiter) = (client_with(&url, AMPLE).await, client_with(&url, AMPLE).await);
     let witness = Witness::default();
     let guard = acquire(&holder).await;
     witness.granted(&guard);
     let waiting = queue(&waiter, 50, &witness).await;
     let leader = ensemble.leader();
     ensemble.server(leader).process().kill();
-    still_held(&guard).await;
+    still_held(&guard, AMPLE).await;
     guard.release().await.expect("there is a leader again");
     all_served(waiting).await;
     nothing_is_left(&url, [holder, waiter]).await;
@@ -78,7 +78,7 @@ async fn a_holder_whose_server_is_cut_from_the_others_is_lost_before_the_next_on
     let witness = Witness::default();
     let guard = acquire(&holder).await;
     witness.granted(&guard);
-    still_held(&guard).await;
+    still_held(&guard, LEASE).await;
     ensemble.isolate(cut);
     let waiting = tokio::spawn({
         let (next, witness) = (next.clone(), witness.clone());
@@ -107,7 +107,7 @@ async fn a_holder_whose_server_is_cut_from_the_others_is_lost_before_the_next_on
 async fn a_rolling_restart_costs_the_holder_nothing() {
     let mut ensemble = Ensemble::start();
     let url = ensemble.url();
-    let (holder, waiter) = (client(&url).await, client(&url).await);
+    let (holder, waiter) = (client_with(&url, AMPLE).await, client_with(&url, AMPLE).await);
     let witness = Witness::default();
     let guard = acquire(&holder).await;
     witness.granted(&guard);
@@ -116,7 +116,7 @@ async fn a_rolling_restart_costs_the_holder_nothing() {
         ensemble.server(member).process().stop();
         sleep(Duration::from_millis(200)).await;
         ensemble.server(member).start_again();
-        still_held(&guard).await;
+        still_held(&guard, AMPLE).await;
     }
     guard.release().await.expect("a majority is there");
     all_served(waiting).await;

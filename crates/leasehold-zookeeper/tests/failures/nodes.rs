@@ -54,7 +54,7 @@ async fn everything_is_made_again_when_somebody_deletes_it_all() {
     let witness = Witness::default();
     goes_on(&client, &witness).await;
     let guard = acquire(&client).await;
-    still_held(&guard).await;
+    still_held(&guard, LEASE).await;
     guard.release().await.expect("the server answers");
     drop(raw);
     nothing_is_left(&server.url(), [client]).await;

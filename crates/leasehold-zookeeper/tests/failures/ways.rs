@@ -44,7 +44,7 @@ async fn a_connection_that_breaks_costs_nobody_anything() {
     let waiting = queue(&client, 20, &witness).await;
     for _ in 0..3 {
         proxy.cut();
-        still_held(&guard).await;
+        still_held(&guard, LEASE).await;
     }
     assert_eq!(guard.release().await.expect("the server answers"), Released::Held);
     all_served(waiting).await;

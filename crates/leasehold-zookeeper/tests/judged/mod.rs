@@ -3,10 +3,10 @@
 
 use std::fmt::Debug;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_servers::{Mode, Proxy};
 use leasehold_zookeeper::ZooKeeper;
@@ -29,54 +29,41 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
 
 /// Judges the store on these servers.
 pub(crate) fn judge<P: Place>(name: &'static str) -> ExitCode {
-    let pool: Arc<Pool<P>> = Arc::default();
-    let part = victim(store);
-    part.unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.clone()))))
+    let pool = Pool::default();
+    victim(store).unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.lend(P::start)))))
 }
 
 fn store(url: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(ZooKeeper::from_url(url)?))
 }
 
-type Pool<P> = Mutex<Vec<P>>;
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Servers that one trial has for itself.
 #[derive(Debug)]
-struct Judged<P: Place> {
-    place: Mutex<Option<P>>,
+struct Judged<P> {
+    place: Lent<P>,
     url: String,
     /// To look from outside.
     eye: tokio::sync::OnceCell<Client>,
-    pool: Arc<Pool<P>>,
 }
 
 impl<P: Place> Judged<P> {
-    fn new(pool: Arc<Pool<P>>) -> Self {
-        let idle = locked(&pool).pop();
-        let place = idle.unwrap_or_else(P::start);
-        place.proxies().iter().for_each(|proxy| proxy.set(Mode::Pass));
-        let hosts: Vec<_> =
-            place.proxies().iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+    fn new(place: Lent<P>) -> Self {
+        let hosts: Vec<String> = place.with(|place| {
+            place.proxies().iter().for_each(|proxy| proxy.set(Mode::Pass));
+            place.proxies().iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect()
+        });
         // Calls may take their time on a busy machine: no case is about this limit.
         let url = format!("zookeeper://{}?tick=200ms&timeout=30s", hosts.join(","));
-        Self { url, place: Mutex::new(Some(place)), eye: tokio::sync::OnceCell::new(), pool }
+        Self { place, url, eye: tokio::sync::OnceCell::new() }
     }
 
     fn set(&self, mode: Mode) -> Hook<'_> {
-        self.with(|place| place.proxies().iter().for_each(|proxy| proxy.set(mode)));
+        self.place.with(|place| place.proxies().iter().for_each(|proxy| proxy.set(mode)));
         Hook::Does(Box::pin(async { Ok(()) }))
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut P) -> T) -> T {
-        body(locked(&self.place).as_mut().expect("it is given back when the trial ends"))
-    }
-
     async fn look(&self, key: &Key) -> Result<RawState, Fault> {
-        let ports = self.with(Place::ports);
+        let ports = self.place.with(Place::ports);
         let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let open = || async move {
             let connector = Client::connector().with_session_timeout(Duration::from_secs(60));
@@ -117,12 +104,6 @@ fn node(name: &str) -> String {
     name.chars().map(encode).collect()
 }
 
-impl<P: Place> Drop for Judged<P> {
-    fn drop(&mut self) {
-        locked(&self.pool).extend(locked(&self.place).take());
-    }
-}
-
 impl<P: Place> Fixture for Judged<P> {
     fn store(&self) -> Fut<'_, Arc<dyn Store>> {
         Box::pin(async { store(&self.url) })
@@ -156,7 +137,7 @@ impl<P: Place> Fixture for Judged<P> {
     }
 
     fn restart_server(&self) -> Hook<'_> {
-        self.with(Place::restart);
+        self.place.with(Place::restart);
         Hook::Does(Box::pin(async { Ok(()) }))
     }
 }
