@@ -51,6 +51,16 @@ impl Op {
         Self { index: Some(index), value: Some(STANDARD.encode(value)), ..Self::new("cas", key) }
     }
 
+    /// Writes an empty value, whatever is there.
+    pub(crate) fn touch(key: String) -> Self {
+        Self { value: Some(String::new()), ..Self::new("set", key) }
+    }
+
+    /// Fails if the key is there.
+    pub(crate) fn absent(key: String) -> Self {
+        Self::new("check-not-exists", key)
+    }
+
     /// Removes the key if it has this index.
     pub(crate) fn delete_cas(key: String, index: u64) -> Self {
         Self { index: Some(index), ..Self::new("delete-cas", key) }
@@ -234,4 +244,29 @@ fn said(kind: ErrorKind, status: u16, text: &str, advice: &str) -> Error {
 
 pub(crate) fn protocol(message: &str) -> Error {
     Error::new(ErrorKind::Protocol, message).at("consul")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_write_that_no_leader_saw_surely_did_not_happen() {
+        let kind = |text: &'static str, effect| {
+            let reply = Reply { status: 500, index: 0, body: text.into() };
+            refused(&reply, effect).kind()
+        };
+        for ambiguous in [
+            "leadership lost while committing log",
+            "rpc error making call: leadership lost while committing log",
+            "rpc error making call: EOF",
+            "timed out enqueuing operation",
+        ] {
+            assert_eq!(kind(ambiguous, Effect::Writes), ErrorKind::Indeterminate, "{ambiguous}");
+            assert_eq!(kind(ambiguous, Effect::Reads), ErrorKind::Unavailable, "{ambiguous}");
+        }
+        for unsent in ["No cluster leader", "No known Consul servers"] {
+            assert_eq!(kind(unsent, Effect::Writes), ErrorKind::Unavailable, "{unsent}");
+        }
+    }
 }

@@ -5,11 +5,11 @@ mod http;
 mod kv;
 mod listen;
 mod looks;
+mod loose;
 mod names;
 mod pool;
 #[doc(hidden)]
 pub mod raw;
-mod recent;
 mod records;
 mod session;
 mod store;

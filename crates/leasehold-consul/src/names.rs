@@ -3,6 +3,7 @@
 //! | key | what |
 //! |---|---|
 //! | `leasehold/locks/NAME` | the record of a lock |
+//! | `leasehold/loose/NAME` | there as long as a lock has a record that no session takes with it |
 //! | `leasehold/alive/SESSION` | held by the session, so it is there as long as that; nothing else changes under `alive/` |
 //! | `leasehold/beats/SESSION` | held by the session and written with every heartbeat |
 //! | `leasehold/clients/SESSION/open` | held by the session: old servers wake whoever waits for keys of which there are none |
@@ -28,12 +29,22 @@ impl Names {
         format!("{}/locks/{}", self.root, encode(key.as_str()))
     }
 
-    /// The lock whose key this is.
+    /// The lock whose record this is.
     pub(crate) fn locked(&self, name: &str) -> Option<Key> {
-        let encoded = name.strip_prefix(&self.locks())?;
-        let key = Key::new(decode(encoded)?).ok()?;
-        // What we would call otherwise is not ours.
-        (encode(key.as_str()) == encoded).then_some(key)
+        named(name.strip_prefix(&self.locks())?)
+    }
+
+    pub(crate) fn loose(&self, key: &Key) -> String {
+        self.all_loose() + &encode(key.as_str())
+    }
+
+    /// The lock whose record is said to be loose.
+    pub(crate) fn loosened(&self, name: &str) -> Option<Key> {
+        named(name.strip_prefix(&self.all_loose())?)
+    }
+
+    pub(crate) fn all_loose(&self) -> String {
+        format!("{}/loose/", self.root)
     }
 
     fn locks(&self) -> String {
@@ -69,6 +80,11 @@ impl Names {
     pub(crate) fn news(&self, session: &str, seat: u64) -> String {
         format!("{}{seat}", self.client(session))
     }
+}
+
+/// The key that is written like this.
+fn named(encoded: &str) -> Option<Key> {
+    Key::new(decode(encoded)?).ok()
 }
 
 fn encode(name: &str) -> String {

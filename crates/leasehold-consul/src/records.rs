@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::record::{
-    Joined, Keep, Keys, Loaded, Message, Records, SMALL, Session, Sessions, Swap, Swapped, Version,
+    Joined, Keep, Keys, Known, Loaded, Message, Records, SMALL, Session, Sessions, Swap, Swapped, Version,
 };
-use leasehold_core::{Fut, Inbox, Info, Key, Result, Wakes};
+use leasehold_core::{ErrorKind, Fut, Inbox, Info, Key, Result, Wakes};
 
-use crate::kv::{Op, Outcome};
-use crate::recent::Known;
+use crate::kv::{Entry, Op, Outcome};
+use crate::names::Names;
 use crate::session::{Doubt, Live};
 use crate::store::Shared;
 
@@ -23,39 +23,60 @@ const OPERATIONS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct KeyValue(pub(crate) Arc<Shared>);
 
+/// What else is known of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    /// The index at which it was created.
+    created: u64,
+    /// The session that takes it with it; without one it is loose.
+    bound_to: Option<String>,
+}
+
+fn known(entry: &Entry, bytes: Vec<u8>, bound_to: Option<String>) -> Known<About> {
+    let about = About { created: entry.create_index, bound_to };
+    Known { bytes, version: Version(entry.modify_index), about }
+}
+
 /// Where the numbers of a record start that was created at this index. One write draws fewer than [`SMALL`] numbers,
 /// so no record's numbers reach those of a later one.
 fn origin(index: u64) -> u64 {
     index.saturating_mul(SMALL)
 }
 
-fn loaded(known: Option<&Known>) -> Loaded {
+fn loaded(known: Option<&Known<About>>) -> Loaded {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     Loaded {
         bytes: known.map(|known| known.bytes.clone()),
-        version: known.map_or(Version::ABSENT, |known| Version(known.version)),
+        version: known.map_or(Version::ABSENT, |known| known.version),
         now,
         born: 0,
         // A record that is created counts from its own creation.
-        floor: known.map_or(0, |known| origin(known.version)),
-        origin: known.map_or(0, |known| origin(known.created)),
+        floor: known.map_or(0, |known| origin(known.version.0)),
+        origin: known.map_or(0, |known| origin(known.about.created)),
     }
 }
 
 impl KeyValue {
     async fn swap_on(&self, swap: &Swap<'_>, live: Option<&Live>) -> Result<Swapped> {
         let shared = &self.0;
-        let Some(held_by) = shared.recent.held_by(swap.key, swap.seen) else { return Ok(Swapped::Stale) };
+        let before = match swap.seen {
+            Version::ABSENT => None,
+            version => match shared.recent.about(swap.key, version) {
+                None => return Ok(Swapped::Stale),
+                about => about,
+            },
+        };
         for _ in 0..3 {
             let mut ops = Vec::new();
             if let Some(live) = live {
                 ops.push(Op::check(shared.names.alive(live.id()), live.index()));
             }
             let checks = ops.len();
-            let Some(held) = write(&mut ops, shared.names.lock(swap.key), swap, held_by.as_deref()) else {
+            write(&mut ops, &shared.names, swap, before.as_ref());
+            if ops.len() == checks {
                 return Ok(Swapped::Done { origin: 0 });
-            };
+            }
             let writes = ops.len();
             for news in swap.news.iter().take(OPERATIONS - writes) {
                 let message = Message::of(swap.key, news);
@@ -68,9 +89,7 @@ impl KeyValue {
             }
             let doubt = Doubt::about(live);
             let outcome = shared.http.transact(ops).await;
-            if outcome.as_ref().is_ok_and(|_| true)
-                || outcome.as_ref().is_err_and(|e| e.kind() != leasehold_core::ErrorKind::Indeterminate)
-            {
+            if !matches!(&outcome, Err(error) if error.kind() == ErrorKind::Indeterminate) {
                 doubt.settle();
             }
             match outcome? {
@@ -79,33 +98,29 @@ impl KeyValue {
                     // Also the check before a removal answers with the entry: as it was.
                     let is_there = !matches!(swap.keep, Keep::Spent(_));
                     let entry = entries.iter().rfind(|entry| is_there && entry.key == name);
-                    let known = entry.map(|entry| Known {
-                        bytes: swap.next.to_vec(),
-                        version: entry.modify_index,
-                        created: entry.create_index,
-                        held_by: held.map(str::to_owned),
-                        ours: true,
-                    });
-                    let created = known.as_ref().map_or(0, |known| known.created);
+                    let bound_to = swap.sole.map(|session| session.0.to_string());
+                    let known = entry.map(|entry| known(entry, swap.next.to_vec(), bound_to));
+                    let created = known.as_ref().map_or(0, |known| known.about.created);
                     self.sweep_later(swap, known.as_ref());
                     known.iter().for_each(|known| shared.seen(swap.key, &known.bytes));
-                    shared.recent.put(swap.key, known);
+                    shared.recent.wrote(swap.key, known);
                     return Ok(Swapped::Done { origin: origin(created) });
                 }
                 Outcome::Failed(at) => {
-                    if at.iter().any(|at| (checks..writes).contains(at)) {
-                        shared.recent.forget(swap.key);
-                        return Ok(Swapped::Stale);
+                    // First, as with a session that is over nothing can be bound to it either.
+                    if let (Some(live), true) = (live, at.iter().any(|at| *at < checks)) {
+                        match shared.look_again(live).await? {
+                            true => continue,
+                            false => return Ok(Swapped::Over),
+                        }
                     }
-                    if at.iter().any(|at| *at >= writes) {
+                    if at.iter().any(|at| *at < writes) {
+                        shared.recent.doubt(swap.key);
+                    } else {
                         // Whoever was to be told is gone.
                         shared.alive.forget();
-                        return Ok(Swapped::Stale);
                     }
-                    let Some(live) = live else { return Ok(Swapped::Stale) };
-                    if !shared.look_again(live).await? {
-                        return Ok(Swapped::Over);
-                    }
+                    return Ok(Swapped::Stale);
                 }
             }
         }
@@ -113,14 +128,20 @@ impl KeyValue {
     }
 
     /// Removes a record when nothing in it matters any more, if nobody has touched it until then.
-    fn sweep_later(&self, swap: &Swap<'_>, known: Option<&Known>) {
+    fn sweep_later(&self, swap: &Swap<'_>, known: Option<&Known<About>>) {
         let (Keep::For(length), Some(known)) = (swap.keep, known) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (shared, key, version) = (self.0.clone(), swap.key.clone(), known.version);
         runtime.spawn(async move {
             tokio::time::sleep(length).await;
-            let swept = shared.http.transact(vec![Op::delete_cas(shared.names.lock(&key), version)]).await;
-            shared.recent.forget(&key);
+            let name = shared.names.lock(&key);
+            let ops = vec![
+                Op::check(name.clone(), version.0),
+                Op::delete_cas(name, version.0),
+                Op::delete(shared.names.loose(&key)),
+            ];
+            let swept = shared.http.transact(ops).await;
+            shared.recent.doubt(&key);
             if let Err(error) = swept {
                 tracing::debug!(%key, %error, "what is left of a lock could not be removed");
             }
@@ -128,42 +149,42 @@ impl KeyValue {
     }
 }
 
-/// The operations that write a record, and who holds its key then: the session that carries all of it, so that the server
-/// removes it when that is over. `None` when there is nothing to do.
-fn write<'a>(
-    ops: &mut Vec<Op>,
-    name: String,
-    swap: &Swap<'a>,
-    held_by: Option<&str>,
-) -> Option<Option<&'a str>> {
-    let version = swap.seen.0;
-    if matches!(swap.keep, Keep::Spent(_)) {
-        if version == Version::ABSENT.0 {
-            return None;
-        }
-        // To remove what is not there succeeds whatever the index: whoever removed it first would go unnoticed.
-        ops.push(Op::check(name.clone(), version));
-        ops.push(Op::delete_cas(name, version));
-        return Some(None);
-    }
+/// The operations that write a record; none when there is nothing to do. A record that one session carries is bound to it,
+/// so that the servers remove both together. Any other is loose, and noted as such.
+fn write(ops: &mut Vec<Op>, names: &Names, swap: &Swap<'_>, before: Option<&About>) {
+    let (name, version) = (names.lock(swap.key), swap.seen.0);
+    let was_loose = before.is_some_and(|before| before.bound_to.is_none());
+    let was_bound_to = before.and_then(|before| before.bound_to.as_deref());
     let sole = swap.sole.map(|session| &*session.0);
-    if sole == held_by {
-        ops.push(Op::cas(name, version, swap.next));
-        return Some(sole);
+    let is_spent = matches!(swap.keep, Keep::Spent(_));
+    match (before, sole) {
+        (None, _) if is_spent => return,
+        (Some(_), _) if is_spent => {
+            // To remove what is not there succeeds whatever the index: whoever removed it first would go unnoticed.
+            ops.push(Op::check(name.clone(), version));
+            ops.push(Op::delete_cas(name, version));
+        }
+        (None, Some(sole)) => {
+            ops.push(Op::absent(name.clone()));
+            ops.push(Op::hold(name, sole, swap.next));
+        }
+        (_, sole) if sole == was_bound_to => ops.push(Op::cas(name, version, swap.next)),
+        (_, sole) => {
+            // The value is written by the last of them.
+            ops.push(Op::check(name.clone(), version));
+            if let Some(holder) = was_bound_to {
+                ops.push(Op::free(name.clone(), holder, if sole.is_none() { swap.next } else { b"" }));
+            }
+            if let Some(sole) = sole {
+                ops.push(Op::hold(name, sole, swap.next));
+            }
+        }
     }
-    // The value is written by the last of them.
-    ops.push(Op::cas(
-        name.clone(),
-        version,
-        if sole.is_none() && held_by.is_none() { swap.next } else { b"" },
-    ));
-    if let Some(holder) = held_by {
-        ops.push(Op::free(name.clone(), holder, swap.next));
+    match (was_loose, !is_spent && sole.is_none()) {
+        (false, true) => ops.push(Op::touch(names.loose(swap.key))),
+        (true, false) => ops.push(Op::delete(names.loose(swap.key))),
+        _ => {}
     }
-    if let Some(sole) = sole {
-        ops.push(Op::hold(name, sole, swap.next));
-    }
-    Some(sole)
 }
 
 impl Records for KeyValue {
@@ -182,20 +203,14 @@ impl Records for KeyValue {
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
         Box::pin(async move {
             let name = self.0.names.lock(key);
-            let known = match self.0.looks.get(&self.0.http, &name).await.map_err(|e| e.on(key))? {
+            let found = match self.0.looks.get(&self.0.http, &name).await.map_err(|e| e.on(key))? {
                 None => None,
-                Some(entry) => Some(Known {
-                    bytes: entry.value()?,
-                    version: entry.modify_index,
-                    created: entry.create_index,
-                    held_by: entry.session,
-                    ours: false,
-                }),
+                Some(entry) => Some(known(&entry, entry.value()?, entry.session.clone())),
             };
-            let found = loaded(known.as_ref());
-            known.iter().for_each(|known| self.0.seen(key, &known.bytes));
-            self.0.recent.put(key, known);
-            Ok(found)
+            let answer = loaded(found.as_ref());
+            found.iter().for_each(|found| self.0.seen(key, &found.bytes));
+            self.0.recent.saw(key, found);
+            Ok(answer)
         })
     }
 

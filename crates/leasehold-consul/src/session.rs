@@ -250,6 +250,7 @@ impl Shared {
         let live = Arc::new(live);
         let joined = Joined { session: live.session.clone(), left: live.left(BootClock.now()) };
         self.sessions.lock().insert((inbox, lease), live.clone());
+        self.loose.fall_due();
         let shared = self.clone();
         tokio::spawn(async move { shared.look_after(&live).await });
         Ok(joined)
@@ -278,6 +279,7 @@ impl Shared {
             return Ok(None);
         }
         *live.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+        self.loose.fall_due();
         Ok(Some(live.lease))
     }
 

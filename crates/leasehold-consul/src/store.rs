@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
-use leasehold_core::record::RecordStore;
+use leasehold_core::record::{Recent, RecordStore};
 use leasehold_core::{
     Answer, Capability, Change, Claim, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Page, Released,
     Result, Snapshot, Store, TokenStrength, Wakes,
@@ -15,9 +15,9 @@ use crate::http::{Effect, Http};
 use crate::kv;
 use crate::listen::{Alive, Inboxes};
 use crate::looks::Looks;
+use crate::loose::Loose;
 use crate::names::Names;
-use crate::recent::Recent;
-use crate::records::KeyValue;
+use crate::records::{About, KeyValue};
 use crate::session::Table;
 use crate::url::Target;
 
@@ -63,11 +63,12 @@ pub(crate) struct Shared {
     pub(crate) http: Http,
     pub(crate) names: Names,
     pub(crate) sessions: Table,
-    pub(crate) recent: Recent,
+    pub(crate) recent: Recent<About>,
     pub(crate) alive: Alive,
     pub(crate) inboxes: Inboxes,
     pub(crate) looks: Looks,
     pub(crate) heirs: Heirs,
+    pub(crate) loose: Loose,
 }
 
 impl Shared {
@@ -117,8 +118,15 @@ impl Consul {
             inboxes: Inboxes::default(),
             looks: Looks::default(),
             heirs: Heirs::default(),
+            loose: Loose::default(),
         };
         Ok(Self(RecordStore::with_max_bytes(KeyValue(Arc::new(shared)), LARGEST)))
+    }
+
+    /// What traffic does for others: see [`Loose`].
+    fn in_passing<T>(&self, answer: T) -> T {
+        self.0.records().0.loose.settle_if_due(&self.0);
+        answer
     }
 }
 
@@ -132,11 +140,11 @@ impl Store for Consul {
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
-        self.0.claim(claim)
+        Box::pin(async move { self.in_passing(self.0.claim(claim).await) })
     }
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
-        self.0.renew(claims)
+        Box::pin(async move { self.in_passing(self.0.renew(claims).await) })
     }
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {

@@ -62,12 +62,17 @@ pub(crate) async fn queue(client: &Client, count: usize, witness: &Witness) -> J
     for _ in 0..count {
         waiting.spawn(take_a_turn(client.clone(), witness.clone()));
     }
+    wait_for(count, client).await;
+    waiting
+}
+
+/// Waits until so many are in the queue.
+pub(crate) async fn wait_for(count: usize, client: &Client) {
     let end = Instant::now() + SERVED;
     while client.inspect(KEY).await.ok().flatten().is_none_or(|lock| lock.waiters.len() < count) {
         assert!(Instant::now() < end, "not everybody is in the queue");
         sleep(Duration::from_millis(20)).await;
     }
-    waiting
 }
 
 /// Everybody had a turn.

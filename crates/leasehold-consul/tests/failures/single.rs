@@ -11,9 +11,14 @@ use crate::scene::*;
 
 const SHORT: Duration = Duration::from_secs(3);
 
-fn session_of(server: &Consul) -> String {
+fn sessions(server: &Consul) -> Vec<String> {
     let (_, keys) = server.ask("GET", "/v1/kv/leasehold/alive/?keys", "");
-    keys.split('"').nth(1).and_then(|key| key.rsplit('/').next()).expect("a session lives").to_owned()
+    let keys = keys.split('"').skip(1).step_by(2);
+    keys.filter_map(|key| key.rsplit('/').next()).map(str::to_owned).collect()
+}
+
+fn end(server: &Consul, session: &str) {
+    assert_eq!(server.ask("PUT", &format!("/v1/session/destroy/{session}"), "").0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,14 +26,49 @@ async fn a_session_that_an_operator_ends_takes_all_its_guards_and_the_client_goe
     let server = Consul::start();
     let client = client(&server.url(), SHORT).await;
     let (one, two) = (acquire(&client).await, client.mutex("another").acquire().await.expect("it is free"));
-    let ended = server.ask("PUT", &format!("/v1/session/destroy/{}", session_of(&server)), "");
-    assert_eq!(ended.0, 200);
+    sessions(&server).iter().for_each(|session| end(&server, session));
     assert_eq!((lost_in_time(&one).await, lost_in_time(&two).await), (Loss::Gone, Loss::Gone));
     let again = timeout(SERVED, acquire(&client)).await.expect("a new session is opened");
     assert!(again.token() > one.token());
     drop((one, two));
     again.release().await.expect("the server answers");
     nothing_is_left(|path| server.ask("GET", path, ""), vec![client]).await;
+}
+
+/// One client holds and two wait, and then all of them are dead: nothing of theirs runs any more.
+fn die_together(server: &Consul) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("threads can be started");
+    let held = runtime.block_on(async {
+        let holder = client(&server.url(), LEASE).await;
+        let guard = acquire(&holder).await;
+        for count in 1..=2 {
+            let waiter = client(&server.url(), LEASE).await;
+            tokio::spawn(async move { waiter.mutex(KEY).acquire().await });
+            wait_for(count, &holder).await;
+        }
+        guard
+    });
+    runtime.shutdown_background();
+    drop(held);
+    sessions(server).iter().for_each(|session| end(server, session));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_leave_that_died_together_goes_when_anybody_works_on_another_lock() {
+    let server = Consul::start();
+    let record = format!("/v1/kv/leasehold/locks/{KEY}");
+    tokio::task::block_in_place(|| die_together(&server));
+    assert_eq!(server.ask("GET", &record, "").0, 200, "no one session carries it");
+    let bystander = client(&server.url(), SHORT).await;
+    let _another = bystander.mutex("another").acquire().await.expect("it is free");
+    let gone = async {
+        while server.ask("GET", &record, "").0 != 404 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SERVED, gone).await.expect("whoever opens a session settles what others left");
+    nothing_is_left(|path| server.ask("GET", path, ""), vec![bystander]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
