@@ -15,13 +15,16 @@ use leasehold_bench::report::{self, Report};
 use leasehold_bench::round::{Inside, Load};
 use leasehold_bench::subject::{Ours, Outcome, Subject};
 use leasehold_consul::Consul;
-use leasehold_consul::raw::Raw;
+use leasehold_consul::raw::{Raw, Safe};
 use leasehold_core::{Client, Error};
 use leasehold_servers::consul::Consul as Server;
 use serde::Serialize;
 
 const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench consul [-- [--quick] [--json] [ROW...]]
 rows: all, or some of pairs-1 pairs-16 hot wake";
+
+/// How long the record of a lock is that one holds.
+const RECORD: usize = 280;
 
 const ROWS: [&str; 4] = ["pairs-1", "pairs-16", "hot", "wake"];
 
@@ -32,6 +35,19 @@ struct CasPair(Raw);
 impl Subject for CasPair {
     async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
         let index = self.0.put(name).await?;
+        inside.await;
+        self.0.delete(name, index).await?;
+        Ok(())
+    }
+}
+
+/// The same with what makes it safe, and a value as long as ours.
+#[derive(Clone)]
+struct SafePair(Safe);
+
+impl Subject for SafePair {
+    async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
+        let index = self.0.put(name, &[b'v'; RECORD]).await?;
         inside.await;
         self.0.delete(name, index).await?;
         Ok(())
@@ -156,8 +172,11 @@ async fn run(effort: Effort, json: bool, rows: &[&str]) -> Outcome<()> {
         let results = match *row {
             "pairs-1" | "pairs-16" => {
                 let tasks = if *row == "pairs-1" { 1 } else { 16 };
+                let load = Load::Apart(tasks);
                 let raw = ("create + delete", CasPair(Raw::new(&url)?));
-                vec![contest("consul", Load::Apart(tasks), effort, ours, raw).await?.goal(0.7)]
+                let safe = ("the same with a session", SafePair(Safe::open(Raw::new(&url)?).await?));
+                let against_raw = contest("consul", load, effort, ours.clone(), raw).await?.goal(0.7);
+                vec![against_raw, contest("consul", load, effort, ours, safe).await?]
             }
             "hot" => {
                 let raw = (

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use leasehold_bench::command::{self, Asked, Form};
 use leasehold_bench::contest::{self, Effort, contest};
 use leasehold_bench::report::{self, Report};
 use leasehold_bench::round::Load;
@@ -22,9 +23,6 @@ use leasehold_postgres::Postgres;
 use leasehold_servers::postgres::Postgres as Server;
 
 use limits::{Pair, Raw};
-
-const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench postgres [-- [--quick] [--json] [ROW...]]
-rows: all, or some of pairs-1 pairs-16 pairs-64 hot wake";
 
 const ROWS: [&str; 5] = ["pairs-1", "pairs-16", "pairs-64", "hot", "wake"];
 
@@ -39,14 +37,14 @@ pub(crate) async fn ours(url: &str, options: Options) -> Outcome<Ours> {
 /// Everything that was measured, shown as it comes in.
 struct Run {
     url: String,
-    json: bool,
+    form: Form,
     report: Report,
     wakes: Vec<wake::Wake>,
 }
 
 impl Run {
     fn show(&self, text: &dyn Display) -> Outcome<()> {
-        if !self.json {
+        if self.form == Form::People {
             writeln!(std::io::stdout(), "{text}")?;
         }
         Ok(())
@@ -128,38 +126,22 @@ impl Run {
     }
 }
 
-async fn run(effort: Effort, json: bool, rows: &[&str]) -> Outcome<()> {
+async fn run(asked: Asked) -> Outcome<()> {
     let server = Server::with(&[]);
-    let mut run = Run { url: server.url(), json, report: Report::new(effort), wakes: Vec::new() };
+    let report = Report::new(asked.effort);
+    let mut run = Run { url: server.url(), form: asked.form, report, wakes: Vec::new() };
     run.show(&run.report.heading().trim_end())?;
-    for row in rows {
+    for row in asked.rows {
         run.row(row).await?;
     }
-    if json {
-        let all = serde_json::json!({ "pairs": run.report, "release_to_grant": run.wakes });
+    if run.form == Form::Machines {
+        let wakes: Vec<_> = run.wakes.iter().map(wake::Wake::json).collect();
+        let all = serde_json::json!({ "pairs": run.report, "release_to_grant": wakes });
         writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
     }
     Ok(())
 }
 
 fn main() -> Outcome<ExitCode> {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let (mut effort, mut json, mut rows) = (FULL, false, Vec::new());
-    for argument in &arguments {
-        match argument.as_str() {
-            "--quick" => effort = Effort::QUICK,
-            "--json" => json = true,
-            row if ROWS.contains(&row) => rows.push(row),
-            _ => {
-                writeln!(std::io::stderr(), "{USAGE}")?;
-                return Ok(ExitCode::from(64));
-            }
-        }
-    }
-    if rows.is_empty() {
-        rows.extend(ROWS);
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(effort, json, &rows))?;
-    Ok(ExitCode::SUCCESS)
+    command::main("postgres", &ROWS, FULL, run)
 }

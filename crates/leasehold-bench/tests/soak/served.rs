@@ -4,6 +4,10 @@
 mod consul;
 #[path = "served/etcd.rs"]
 mod etcd;
+#[path = "served/mysql.rs"]
+mod mysql;
+#[path = "served/postgres.rs"]
+mod postgres;
 #[path = "served/zookeeper.rs"]
 mod zookeeper;
 
@@ -12,6 +16,8 @@ use std::pin::Pin;
 
 use leasehold_servers::consul::Consul;
 use leasehold_servers::etcd::Etcd;
+use leasehold_servers::mariadb::MariaDb;
+use leasehold_servers::postgres::Postgres;
 use leasehold_servers::zookeeper::ZooKeeper;
 
 use crate::Outcome;
@@ -36,5 +42,7 @@ type Start = fn() -> Box<dyn Server>;
 pub(crate) const SERVERS: &[(&str, Start)] = &[
     ("consul", || Box::new(Consul::start())),
     ("etcd", || Box::new(Etcd::start())),
+    ("mysql", || Box::new(MariaDb::start())),
+    ("postgres", || Box::new(Postgres::start())),
     ("zookeeper", || Box::new(ZooKeeper::start())),
 ];

@@ -12,8 +12,10 @@ impl Server for Consul {
     }
 
     fn rows(&self) -> Look<'_> {
-        let (_, keys) = self.ask("GET", "/v1/kv/leasehold/locks/?keys", "");
-        Box::pin(ready(Ok(keys.matches("leasehold/locks/").count())))
+        let (_, keys) = self.ask("GET", "/v1/kv/leasehold/?keys", "");
+        // All but what is the sessions' own.
+        let ours = ["leasehold/locks/", "leasehold/loose/"].map(|prefix| keys.matches(prefix).count());
+        Box::pin(ready(Ok(ours.iter().sum())))
     }
 
     fn sessions(&self) -> Look<'_> {
