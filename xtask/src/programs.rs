@@ -61,7 +61,9 @@ impl Program {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
+        // Whoever runs us in the background, or with nohup, has signals ignored that programs under test are sent.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(&self.executable);
         command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
         command
     }

@@ -277,8 +277,13 @@ impl Scene {
     /// Tells how many wait for a key: by the store's own account or, where it has no queue, how many clients it has
     /// turned away since this call. They all ask again.
     pub(crate) fn waiting<'a>(&'a self, key: &'a Key) -> impl Fn(&RawState) -> usize + use<'a> {
-        self.refusals.forget(key);
+        self.forget_refusals(key);
         |now| now.waiters + self.refusals.count(key)
+    }
+
+    /// Counts those from the start who are turned away.
+    pub(crate) fn forget_refusals(&self, key: &Key) {
+        self.refusals.forget(key);
     }
 
     /// Waits until exactly so many wait for the key.

@@ -105,8 +105,15 @@ impl Stage {
     /// Waits until this many hold it, by the store's own account, and wait for it.
     pub(crate) async fn until_crowd(&self, crowd: (usize, usize)) -> Verdict {
         let waiting = self.scene.waiting(&self.key);
-        let now = |now: &RawState| (now.holders - self.before.holders, waiting(now));
-        self.scene.until_raw(&self.key, |state| now(state) == crowd).await
+        let is_so = |now: &RawState| {
+            let seen = (now.holders - self.before.holders, waiting(now));
+            if seen.1 > crowd.1 {
+                // One who has left may have been turned away since: who still waits will be told again.
+                self.scene.forget_refusals(&self.key);
+            }
+            seen == crowd
+        };
+        self.scene.until_raw(&self.key, is_so).await
     }
 
     /// Waits until the store has nothing about the lock that was not there before.
