@@ -214,10 +214,12 @@ impl Link {
 
 /// Runs the script, by its hash or, where the server does not know that, by its source.
 async fn run(way: &Way, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
-    match way.send(call.by_hash(way.replication_id()), asking, until).await? {
+    let command = call.by_hash(&way.replication_id());
+    match way.send(command, asking, until).await? {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {
             tracing::debug!(script = call.script.name, "loading");
-            Box::pin(way.send(call.by_source(way.replication_id()), asking, until)).await
+            let command = call.by_source(&way.replication_id());
+            Box::pin(way.send(command, asking, until)).await
         }
         value => Ok(value),
     }

@@ -55,6 +55,29 @@ async fn an_uncontended_acquire_is_one_command_and_so_is_its_release() {
     assert_eq!(count(&server, "publish"), 0, "nobody waits, and somebody was told");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_got_another_name_is_soon_known_by_it() {
+    const PAIRS: u64 = 200;
+    let primary = Server::start();
+    let client = connect(&primary).await.unwrap();
+    client.mutex("first").acquire().await.unwrap().release().await.unwrap();
+    // The first replica that comes changes it.
+    let _replica = Server::replica_of(&primary, &[]);
+    let limit = Instant::now() + SOON;
+    loop {
+        let (before, began) = (count(&primary, "info"), Instant::now());
+        for _ in 0..PAIRS {
+            client.mutex("orders/42").acquire().await.unwrap().release().await.unwrap();
+        }
+        // One is ours; one in a second is the scripts' own.
+        let asked = count(&primary, "info") - before;
+        if asked <= 3 + began.elapsed().as_secs() {
+            break;
+        }
+        assert!(Instant::now() < limit, "{asked} of {PAIRS} had to ask who the server is");
+    }
+}
+
 #[tokio::test]
 async fn a_contended_hand_over_is_the_release_and_one_message() {
     let server = Server::start();

@@ -8,7 +8,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     PushInfo, PushKind, RedisConnectionInfo,
 };
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use super::wire::{Health, Wire};
 use crate::fault::Unreachable;
@@ -48,9 +48,10 @@ impl Dialer {
             Ok(())
         };
         let settings = self.settings().set_push_sender(hear);
-        let mut connection = self.open(address, &self.target.login, self.target.db, &settings).await?;
-        let id = timeout(self.target.timeout, replication_id(&mut connection)).await.unwrap_or_default();
-        Ok(Wire::new(connection, health, address.clone(), id))
+        let connection = self.open(address, &self.target.login, self.target.db, &settings).await?;
+        let wire = Wire::new(connection, health, address.clone());
+        wire.ask_who(Instant::now() + self.target.timeout).await;
+        Ok(wire)
     }
 
     /// A connection to a sentinel, for one question.
@@ -108,13 +109,4 @@ impl Dialer {
         }
         .map_err(wrong)
     }
-}
-
-/// What the server calls its history, as `fence.lua` writes it, so that not every script must ask. Empty when it does not
-/// say.
-async fn replication_id(connection: &mut MultiplexedConnection) -> String {
-    let said: String =
-        redis::cmd("INFO").arg("replication").query_async(connection).await.unwrap_or_default();
-    let id = said.lines().find_map(|line| line.strip_prefix("master_replid:"));
-    id.and_then(|id| id.get(..16)).unwrap_or_default().to_owned()
 }

@@ -7,7 +7,7 @@ use leasehold_core::{Error, ErrorKind, Result, back_off};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::dial::Dialer;
 use super::find::Finder;
@@ -17,6 +17,9 @@ use crate::fault::Unreachable;
 
 /// A connection that lived this long was a good one: the next failure starts with a short pause again.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// How often a server is asked what it calls its history.
+const ASK_WHO: Duration = Duration::from_secs(5);
 
 /// What is known of a server.
 #[derive(Clone, Debug)]
@@ -116,8 +119,10 @@ async fn keep_connected(finder: Finder, dialer: Dialer, line: watch::Sender<Line
                 tracing::debug!(server = %wire.address(), "connected");
                 let since = Instant::now();
                 let health = wire.health().clone();
-                line.send_replace(Line::Up(wire));
-                health.given_up().await;
+                line.send_replace(Line::Up(wire.clone()));
+                while timeout(ASK_WHO, health.given_up()).await.is_err() {
+                    wire.ask_who(Instant::now() + dialer.target().timeout).await;
+                }
                 tracing::debug!("disconnected");
                 line.send_replace(Line::Down(None));
                 // One that breaks at once must not be made again and again without a pause.

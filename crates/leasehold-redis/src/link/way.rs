@@ -47,7 +47,7 @@ impl Way {
     }
 
     /// See [`Wire::replication_id`].
-    pub(super) fn replication_id(&self) -> &str {
+    pub(super) fn replication_id(&self) -> Arc<str> {
         self.wire.replication_id()
     }
 

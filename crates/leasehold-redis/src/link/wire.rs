@@ -1,8 +1,8 @@
 //! One live connection, shared by everybody who talks to that server.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
@@ -61,7 +61,8 @@ struct Inner {
     connection: MultiplexedConnection,
     health: Arc<Health>,
     address: Address,
-    replication_id: String,
+    /// What the server calls its history; empty while that is not known.
+    replication_id: Mutex<Arc<str>>,
 }
 
 impl fmt::Debug for Wire {
@@ -71,18 +72,28 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(
-        connection: MultiplexedConnection,
-        health: Arc<Health>,
-        address: Address,
-        replication_id: String,
-    ) -> Self {
-        Self(Arc::new(Inner { connection, health, address, replication_id }))
+    pub(super) fn new(connection: MultiplexedConnection, health: Arc<Health>, address: Address) -> Self {
+        Self(Arc::new(Inner { connection, health, address, replication_id: Mutex::new("".into()) }))
     }
 
-    /// What the server's history was called when this connected; empty if it did not say.
-    pub(super) fn replication_id(&self) -> &str {
-        &self.0.replication_id
+    /// What the server's history was called when it was asked last; empty if it did not say.
+    pub(super) fn replication_id(&self) -> Arc<str> {
+        self.0.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks what the server calls its history, so that not every script must. That changes, for example when the first
+    /// replica comes.
+    pub(super) async fn ask_who(&self, until: Instant) {
+        let mut info = redis::cmd("INFO");
+        let said = self.send(info.arg("replication"), until).await;
+        let said = said.ok().and_then(|said| redis::from_redis_value::<String>(said).ok());
+        let id = said.as_deref().and_then(history).unwrap_or_default();
+        *self.0.replication_id.lock().unwrap_or_else(PoisonError::into_inner) = id.into();
+    }
+
+    /// Whether both are the same connection.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -146,5 +157,28 @@ impl Wire {
                 Err(Silence::Late)
             }
         }
+    }
+}
+
+/// What a primary calls its history. A replica says how that of its primary is called, and would be taken for that when it is
+/// promoted.
+fn history(said: &str) -> Option<&str> {
+    let mut lines = said.lines();
+    lines.find(|line| *line == "role:master")?;
+    lines.find_map(|line| line.strip_prefix("master_replid:")?.get(..16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::history;
+
+    #[test]
+    fn only_a_primary_is_known_by_its_history() {
+        let said = |role: &str| {
+            format!("# Replication\r\nrole:{role}\r\nmaster_replid:0123456789abcdef0123456789\r\n")
+        };
+        assert_eq!(history(&said("master")), Some("0123456789abcdef"));
+        assert_eq!(history(&said("slave")), None);
+        assert_eq!(history("master_replid:0"), None);
     }
 }

@@ -86,9 +86,13 @@ async fn write(mut waiting: mpsc::Receiver<Job>, replicas: u32, timeout: Duratio
 }
 
 /// Sends a batch and hands out its answers.
-async fn flush(batch: Vec<Job>, replicas: u32, timeout: Duration) {
-    // The youngest connection: an older one may be gone, and nothing of the batch was sent on it.
+async fn flush(mut batch: Vec<Job>, replicas: u32, timeout: Duration) {
+    // The youngest connection: an older one may be gone, and nothing of the batch was sent on it. What was made for that is
+    // not for this server: it may be another.
     let Some(wire) = batch.last().map(|job| job.wire.clone()) else { return };
+    for job in batch.extract_if(.., |job| !job.wire.is(&wire)) {
+        let _ = job.answer.send(Err(Silence::Unsent));
+    }
     let mut commands = redis::pipe();
     for command in batch.iter().flat_map(|job| &job.commands) {
         commands.add_command(command.clone());

@@ -41,6 +41,7 @@ repeat
   if alone then
     lasts = math.max(lasts, expires) + SPARE
     about = columns('>BI8I8', ABOUT, lasts, patience) .. cmsgpack.pack(lasts, 0, 0, 0)
+    -- Not where a slot is being moved: the mark is not there, so such a claim is not begun.
     call('DEL', lock)
     call('ZADD', lock, '-inf', text, '-inf', about, place, id, place, row)
     call('PEXPIREAT', lock, format('%d', lasts))

@@ -302,21 +302,21 @@ local function write_text(is)
   end
 end
 
--- Writes back what is in memory, in the form that fits.
+-- Writes back what is in memory, in the form that fits. Over what is there: where a slot is being moved, what was
+-- deleted could not be written again.
 local function write()
   if wide and head.claims > 1 then
     return write_wide()
   end
   if wide then
     only, text = rows()[1], nil
-    call('DEL', key)
   end
   if head.claims > 0 or head.effective ~= head.limit or now < head.last_until then
     local is = lock_text(head, only)
     if is ~= text then
       write_text(is)
     end
-  elseif text then
+  elseif text or wide then
     call('DEL', key)
   end
 end

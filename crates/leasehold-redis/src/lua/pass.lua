@@ -21,12 +21,13 @@ repeat
   last = math.max(last + 1, micros)
   local is = MARK .. sub(front, 1, 49) .. columns('>I8I8I8I8', now, seat, last, math.min(quiet_until, due))
     .. sub(front, 66)
-  -- The first write frees memory: all of it may be in use.
+  -- The first write frees memory, or changes nothing: all of it may be in use.
   if following then
     call('ZREM', lock, text, first[3], front)
     call('ZADD', lock, '-inf', is)
   else
-    call('DEL', lock)
+    call('PERSIST', KEYS[1])
+    -- Over what is there: where a slot is being moved, what was deleted could not be written again.
     call('SET', lock, is, 'PXAT', format('%d', due))
   end
 --@ draw

@@ -11,3 +11,4 @@ mod failovers;
 mod memory;
 mod scene;
 mod shards;
+mod slots;
