@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Claim, Grant, Result};
+use leasehold_core::{Answer, Claim, Grant, Place, Result};
 use mysql_async::Row;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,8 +19,7 @@ use crate::sql::{NOW, bytes, list, with};
 #[derive(Clone, Debug)]
 pub(crate) enum Extended {
     Done(Answer),
-    /// It is for the rule. If that cannot decide in time, this is how the claim stood, unless it waits: with what is left of its
-    /// lease.
+    /// It is for the rule. If that cannot decide in time, this is how the claim stood, and nothing was extended.
     Left(Option<Answer>),
 }
 
@@ -35,6 +34,13 @@ pub(crate) async fn extend(link: &Link, claims: &[Claim]) -> Result<Vec<Extended
     let mut known = HashMap::new();
     for (lease, claims) in groups {
         extend_alike(link, lease, &claims, &mut known).await?;
+    }
+    let missed: Vec<&Claim> =
+        claims.iter().filter(|claim| !known.contains_key(&claim.id.as_bytes()[..])).collect();
+    if !missed.is_empty() {
+        for row in link.read(&as_they_stand(&missed)).await? {
+            known.insert(get(&row, 1)?, Extended::Left(stands(&row)?));
+        }
     }
     let left = |claim: &Claim| known.remove(&claim.id.as_bytes()[..]).unwrap_or(Extended::Left(None));
     Ok(claims.iter().map(left).collect())
@@ -52,10 +58,10 @@ async fn extend_alike(
     let taken = say(link, &mut wire, &take(lease, claims), until).await?;
     let now = taken.first().map(|row| get::<i64>(row, 0)).transpose()?;
     for row in &taken {
-        known.insert(get(row, 1)?, Extended::Done(grant(row)?));
+        known.insert(get(row, 1)?, Extended::Done(Answer::Granted(grant(row)?)));
     }
-    let (taken, missed): (Vec<&Claim>, Vec<&Claim>) =
-        claims.iter().partition(|claim| known.contains_key(&claim.id.as_bytes()[..]));
+    let taken: Vec<&Claim> =
+        claims.iter().copied().filter(|claim| known.contains_key(&claim.id.as_bytes()[..])).collect();
     let mut sql = String::new();
     if let Some(now) = now {
         let those = those(&taken);
@@ -64,31 +70,47 @@ async fn extend_alike(
         );
     }
     sql += "COMMIT";
-    if !missed.is_empty() {
-        // Without waiting for anybody: what was committed last.
-        sql += &format!(
-            "; SELECT {NOW} AS now, {COLUMNS}, c.expires - {NOW}, c.asked FROM leasehold_claims c \
-             WHERE {} AND c.held = c.wanted",
-            those(&missed)
-        );
-    }
-    for row in say(link, &mut wire, &sql, until).await? {
-        let is_over = get::<i64>(&row, 5)? <= 0;
-        let stands = if is_over { Answer::Gone } else { grant(&row)? };
-        known.insert(get(&row, 1)?, Extended::Left(Some(stands)));
-    }
+    say(link, &mut wire, &sql, until).await?;
     wire.give_back();
     Ok(())
 }
 
+/// What was committed last of these, without waiting for anybody.
+fn as_they_stand(claims: &[&Claim]) -> String {
+    format!(
+        "SELECT {NOW} AS now, {COLUMNS}, c.expires - {NOW}, c.asked FROM leasehold_claims c \
+         WHERE {} AND (c.held = c.wanted OR c.held = 0)",
+        those(claims)
+    )
+}
+
+/// How one of them stands; `None` for what only the rule can say.
+fn stands(row: &Row) -> Result<Option<Answer>> {
+    let grant = grant(row)?;
+    let is_over = get::<Option<i64>>(row, 5)?.is_some_and(|left| left <= 0);
+    Ok(match (grant.units > 0, is_over) {
+        (true, true) => Some(Answer::Gone),
+        (true, false) => Some(Answer::Granted(Grant { lease: None, ..grant })),
+        // Late, it may keep its place or not.
+        (false, true) => None,
+        (false, false) => {
+            let (seat, ahead) = (grant.seat, 1);
+            Some(Answer::Waiting(Place { seat, ahead, look_in: LOOK_IN, held: 0, lease: None }))
+        }
+    })
+}
+
+/// When to ask again about a place that could not be extended.
+const LOOK_IN: Duration = Duration::from_secs(1);
+
 /// What a grant is made of, before the length of its lease.
 const COLUMNS: &str = "c.id, c.seat, c.token, c.held";
 
-fn grant(row: &Row) -> Result<Answer> {
+fn grant(row: &Row) -> Result<Grant> {
     let number = |at| get::<i64>(row, at).map(i64::cast_unsigned);
-    let lease = Some(Duration::from_millis(number(5)?));
+    let lease = get::<Option<i64>>(row, 5)?.map(|left| Duration::from_millis(left.max(0).cast_unsigned()));
     let [seat, token, units] = [number(2)?, number(3)?, number(4)?];
-    Ok(Answer::Granted(Grant { seat, token, units, lease, asked: number(6)? > 0 }))
+    Ok(Grant { seat, token, units, lease, asked: number(6)? > 0 })
 }
 
 /// Takes the rows of the locks with their claims, in the order of their names. What is over at this moment stays over.

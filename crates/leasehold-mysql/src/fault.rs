@@ -26,8 +26,8 @@ impl Stop {
     /// What an error means before anything was committed: it did not happen.
     pub(crate) fn before(error: Driver) -> Self {
         match code(&error) {
-            // A deadlock, or a row that was not to be had.
-            Some(1213 | 1205) => Self::Again(error),
+            // A deadlock, or a row that was not to be had: in time, or at once.
+            Some(1213 | 1205 | 3572) => Self::Again(error),
             _ => Self::Failed(refusal(error)),
         }
     }
@@ -35,7 +35,7 @@ impl Stop {
     /// What an error means once the commit was sent.
     pub(crate) fn after(error: Driver) -> Self {
         match code(&error) {
-            Some(1213 | 1205) => Self::Again(error),
+            Some(1213 | 1205 | 3572) => Self::Again(error),
             // Refused before the commit was reached: no space, no such table, read-only, a right.
             Some(1021 | 1114 | 1146 | 1290 | 1142 | 1836 | 1406) => Self::Failed(refusal(error)),
             _ => Self::Unknown(error.to_string()),
@@ -121,7 +121,7 @@ fn is_certificate(error: &Driver) -> bool {
 
 /// Whether others were in the way: a deadlock, or a row that was not to be had.
 pub(crate) fn is_busy(error: &Driver) -> bool {
-    matches!(code(error), Some(1213 | 1205))
+    matches!(code(error), Some(1213 | 1205 | 3572))
 }
 
 /// Whether something was null that may not be.

@@ -20,7 +20,7 @@ use crate::link::Link;
 use crate::poll::Poll;
 use crate::rows::{self, CLAIM, HEAD, get, strange};
 use crate::sql::{NOW, bytes, list};
-use crate::step::{About, Done, perform};
+use crate::step::{About, Done, IfKept, perform};
 use crate::swift;
 
 /// How many locks a page of `list` has.
@@ -30,9 +30,9 @@ const PAGE: usize = 500;
 const SWEEP_EVERY: u64 = 32;
 const SWEPT: usize = 64;
 
-/// How many claims are renewed by the rule at a time, so that there are connections left for others; and how long they wait for
-/// rows, if they are known to hold.
+/// How many claims are renewed by the rule at a time, so that there are connections left for others.
 const AT_A_TIME: usize = 4;
+/// How long one of them may take, if it is known how it stands.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What leases in MySQL and MariaDB are and promise.
@@ -115,7 +115,7 @@ impl Leased {
     }
 
     async fn ask_the_rule(&self, claim: &Claim, until: Instant) -> Result<Answer> {
-        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: true };
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: true, if_kept: IfKept::Wait };
         let asked = claim.clone();
         let answer = self.operate(about, until, move |book, now| rule::claim(book, &asked, now)).await?;
         if !matches!(answer, Answer::Granted(_)) {
@@ -134,13 +134,18 @@ impl Leased {
             }
         }
         // A claim that is on its way must find the refusal: both take the lock's row.
-        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: refuse_for.is_some() };
+        let about = About {
+            key: claim.key.clone(),
+            ids: vec![claim.id],
+            makes: refuse_for.is_some(),
+            if_kept: IfKept::Wait,
+        };
         let id = claim.id;
         self.operate(about, until, move |book, now| rule::release(book, &id, refuse_for, now)).await
     }
 
-    async fn extend_one(&self, claim: &Claim, until: Instant) -> Result<Answer> {
-        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: false };
+    async fn extend_one(&self, claim: &Claim, if_kept: IfKept, until: Instant) -> Result<Answer> {
+        let about = About { key: claim.key.clone(), ids: vec![claim.id], makes: false, if_kept };
         let asked = claim.clone();
         let answer = self.operate(about, until, move |book, now| rule::renew(book, &asked, now)).await?;
         self.poll.note(&self.link, claim, &answer);
@@ -151,17 +156,21 @@ impl Leased {
         let (link, all) = (self.link.clone(), claims.to_vec());
         let extended = apart(async move { batch::extend(&link, &all).await }).await?;
         let few = Semaphore::new(AT_A_TIME);
-        let (began, last) = (Instant::now(), self.link.deadline());
+        let last = self.link.deadline();
         let answers = claims.iter().zip(extended).map(async |(claim, extended)| {
             let known = match extended {
                 Extended::Done(answer) => return Ok(answer),
                 Extended::Left(known) => known,
             };
             let _place = few.acquire().await;
-            // A row that somebody keeps must not cost the others their leases: after a while it stands as it did.
-            let patience = claim.lease.map_or(Duration::MAX, |lease| lease / 8);
-            let until = if known.is_some() { last.min(began + patience.min(PATIENCE)) } else { last };
-            match (self.extend_one(claim, until).await, known) {
+            // A row that somebody keeps must not cost the others their leases. A claim's own row is waited for, but not long.
+            let (if_kept, until) = match claim.lease {
+                Some(lease) if known.is_some() => {
+                    (IfKept::Leave, last.min(Instant::now() + (lease / 8).min(PATIENCE)))
+                }
+                _ => (IfKept::Wait, last),
+            };
+            match (self.extend_one(claim, if_kept, until).await, known) {
                 // Extended or not: it stands at least like this.
                 (Err(error), Some(known)) if error.is_retryable() => Ok(known),
                 (said, _) => said,
@@ -192,7 +201,7 @@ impl Leased {
         let rows = self.link.read(&sql).await?;
         for row in &rows {
             let key = name(row, 0)?;
-            let about = About { key, ids: Vec::new(), makes: false };
+            let about = About { key, ids: Vec::new(), makes: false, if_kept: IfKept::Wait };
             self.operate(about, self.link.deadline(), |book, now| rule::pass(book, now)).await?;
         }
         Ok(rows.len() as u64)
@@ -294,7 +303,8 @@ impl Store for Leased {
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
             let (until, makes) = (self.link.deadline(), matches!(change, Change::Limit(_)));
-            let about = About { key: claim.key.clone(), ids: ids(claim, change), makes };
+            let about =
+                About { key: claim.key.clone(), ids: ids(claim, change), makes, if_kept: IfKept::Wait };
             let (asked, wish) = (claim.clone(), change.clone());
             let answer =
                 self.operate(about, until, move |book, now| rule::amend(book, &asked, &wish, now)).await?;
@@ -316,7 +326,7 @@ impl Store for Leased {
     }
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
-        let about = About { key: key.clone(), ids: Vec::new(), makes: false };
+        let about = About { key: key.clone(), ids: Vec::new(), makes: false, if_kept: IfKept::Wait };
         Box::pin(self.operate(about, self.link.deadline(), move |book, now| rule::evict(book, token, now)))
     }
 }

@@ -213,3 +213,29 @@ pub(crate) fn late() -> Error {
     let message = "no answer in time: check that the server runs and can be reached";
     Error::new(ErrorKind::Unavailable, message).at("mysql")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_servers::mariadb::MariaDb;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_stops_half_way_through_a_transaction_gives_its_rows_back() {
+        let server = MariaDb::start();
+        let link = Link::new(Target::parse(&format!("{}?timeout=1s", server.url())).unwrap());
+        let soon = || Instant::now() + Duration::from_secs(30);
+        let keep = "START TRANSACTION; SELECT format FROM leasehold_store FOR UPDATE";
+        let mut stopped = link.connected(soon()).await.unwrap();
+        stopped.say(keep).await.unwrap();
+        let mut next = link.connected(soon()).await.unwrap();
+        // A row is waited for for a second.
+        let mut tries = 0;
+        while next.say(keep).await.is_err() {
+            tries += 1;
+            assert!(tries < 10, "the row is kept for ever");
+        }
+    }
+}

@@ -32,7 +32,19 @@ pub(crate) struct About {
     pub(crate) ids: Vec<ClaimId>,
     /// Whether it may bring something to a lock that nobody uses.
     pub(crate) makes: bool,
+    pub(crate) if_kept: IfKept,
 }
+
+/// What to do about a row that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfKept {
+    Wait,
+    /// After a few tries: most are locked for a moment only.
+    Leave,
+}
+
+/// How often a row is tried that nobody waits for.
+const TRIES: u32 = 3;
 
 /// What became of an operation, and whom to tell.
 pub(crate) struct Done<T> {
@@ -63,8 +75,9 @@ pub(crate) async fn perform<T: Send>(
     until: Instant,
     operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
 ) -> Result<Done<T>> {
-    let mut sight = Sight::Front;
+    let (mut sight, mut tries) = (Sight::Front, 0);
     loop {
+        tries += 1;
         let mut wire = link.connected_for(&about.key, until).await?;
         match attempt(link, &mut wire, about, sight, until, &operation).await {
             Ok(done) => {
@@ -73,7 +86,11 @@ pub(crate) async fn perform<T: Send>(
             }
             // The connection is dropped, and the transaction with it.
             Err(Stop::Blind) if sight == Sight::Front => sight = Sight::All,
-            Err(Stop::Again(_)) if Instant::now() < until => {
+            Err(Stop::Again(_))
+                if Instant::now() < until && (about.if_kept == IfKept::Wait || tries < TRIES) =>
+            {
+                // With it goes the turn: others may have theirs meanwhile.
+                drop(wire);
                 tokio::time::sleep(std::time::Duration::from_millis(fastrand::u64(1..10))).await;
             }
             Err(stop) => return Err(stop.into_error().on(&about.key)),
@@ -136,7 +153,10 @@ fn question(about: &About, sight: Sight, dialect: Dialect) -> String {
             "INSERT INTO leasehold_keys VALUES ({name}, 0, 0, 0, 0, 0, 0, 0, 0) ON DUPLICATE KEY UPDATE held = held; "
         );
     }
-    sql += &format!("SELECT 'k', {HEAD} FROM leasehold_keys WHERE name = {name} FOR UPDATE; ");
+    sql += &format!(
+        "SELECT 'k', {HEAD} FROM leasehold_keys WHERE name = {name} FOR UPDATE{}; ",
+        if about.if_kept == IfKept::Leave { " NOWAIT" } else { "" }
+    );
     let of_name = format!("SELECT 'c', {CLAIM} FROM leasehold_claims WHERE name = {name}");
     sql += &match sight {
         Sight::All => format!("{of_name}; "),

@@ -73,7 +73,7 @@ impl Target {
             .socket(socket.clone())
             .tcp_nodelay(true)
             .stmt_cache_size(0)
-            .setup(settings(wait, 28_800));
+            .setup(settings(wait, 28_800, Some(seconds(timeout))));
         let place = match &socket {
             Some(path) => path.clone(),
             None => {
@@ -91,18 +91,25 @@ impl Target {
 
     /// A connection that the server ends, with everything that it holds, when it was silent for this long. It hardly waits for a row.
     pub(crate) fn pinned(&self, silence: Duration) -> Opts {
-        // The server counts in seconds. Never earlier than asked for.
-        let seconds = silence.as_nanos().div_ceil(1_000_000_000).max(1);
-        let settings = settings(1, u64::try_from(seconds).unwrap_or(u64::MAX));
+        let settings = settings(1, seconds(silence), None);
         OptsBuilder::from_opts(self.opts.clone()).setup(settings).into()
     }
 }
 
-/// What every session of ours is like: how many seconds it waits for a row, and how many it may be silent.
-fn settings(wait: u64, silence: u64) -> Vec<String> {
+/// As the server counts. Never earlier than asked for.
+fn seconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000_000).max(1)).unwrap_or(u64::MAX)
+}
+
+/// What every session of ours is like: how many seconds it waits for a row, and how many it may be silent, at all and with a
+/// transaction half-way. A client that is stopped then would keep its rows from everybody.
+fn settings(wait: u64, silence: u64, half_way: Option<u64>) -> Vec<String> {
+    // MySQL has no such setting, and reads this as a comment.
+    let half_way = half_way.map(|most| format!(" /*M! , SESSION idle_transaction_timeout = {most} */"));
     let settings = format!(
         "SET SESSION innodb_lock_wait_timeout = {wait}, SESSION wait_timeout = {silence}, SESSION autocommit = 1, \
-         SESSION sql_mode = 'STRICT_ALL_TABLES'"
+         SESSION sql_mode = 'STRICT_ALL_TABLES'{}",
+        half_way.unwrap_or_default()
     );
     vec![settings, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned()]
 }

@@ -8,10 +8,10 @@ use super::entry::Phase;
 use super::leases::{Lease, LeaseKey};
 use super::tables::Tables;
 use super::{RETRY_FIRST, RETRY_LONGEST};
-use crate::capability::Renewal;
+use crate::capability::{Leases, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Loss, Stage};
 use crate::mutant::Mutant;
 use crate::pause::back_off;
@@ -30,6 +30,19 @@ pub(super) struct Batch {
     /// How long the call may take; `None` while there are no claims.
     pub(super) limit: Option<Duration>,
     askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
+}
+
+/// Whether a claim that was to be extended was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewed {
+    Well,
+    /// The store says how it stands, and could not extend it in time.
+    Not,
+}
+
+fn not_extended() -> Error {
+    let message = "it holds, but its lease was not extended in time, or nobody knows: try again";
+    Error::new(ErrorKind::Indeterminate, message)
 }
 
 impl Tables {
@@ -193,10 +206,14 @@ impl Tables {
                 lease.in_flight = false;
             }
         }
+        let mut as_it_was = Vec::new();
         let failure = match result {
             Ok(mut answers) => {
                 for (claim, answer) in batch.claims.iter().zip(&mut answers) {
-                    self.renewed_one(claim, sent, answer, &batch, now);
+                    if self.renewed_one(claim, sent, answer, &batch, now) == Renewed::Not {
+                        self.retry(self.lease_key(claim), now);
+                        as_it_was.push(claim.id);
+                    }
                 }
                 None
             }
@@ -218,6 +235,7 @@ impl Tables {
         for (id, asker) in batch.askers {
             let reply = match &failure {
                 Some(error) => Err(Error::new(error.kind(), error.to_string())),
+                None if as_it_was.contains(&id) => Err(not_extended()),
                 None if self.entries.contains_key(&id) => Ok(()),
                 None => Err(super::lost_already()),
             };
@@ -226,8 +244,15 @@ impl Tables {
         }
     }
 
-    fn renewed_one(&mut self, claim: &Claim, sent: Moment, answer: &mut Answer, batch: &Batch, now: Moment) {
-        let Some(entry) = self.entries.get(&claim.id) else { return };
+    fn renewed_one(
+        &mut self,
+        claim: &Claim,
+        sent: Moment,
+        answer: &mut Answer,
+        batch: &Batch,
+        now: Moment,
+    ) -> Renewed {
+        let Some(entry) = self.entries.get(&claim.id) else { return Renewed::Well };
         if Mutant::NoReconciliation.lives() && entry.phase == Phase::Held && *answer == Answer::Gone {
             let (seat, token, units) = (entry.seat, entry.hold.token(), entry.hold.units());
             *answer = Answer::Granted(Grant { seat, token, units, lease: claim.lease, asked: false });
@@ -237,22 +262,26 @@ impl Tables {
             if entry.phase != Phase::Asked {
                 self.look_again(&claim.id, now);
             }
-            return;
+            return Renewed::Well;
         }
         if matches!(entry.hold.stage(), Stage::Over(_)) && entry.ends().is_some_and(|end| end > now) {
             // A fixed lease that nobody believes in any more, but the store keeps to its end.
             self.attend(&claim.id, now);
-            return;
+            return Renewed::Well;
         }
         let was_asked_for = batch.askers.iter().any(|(id, _)| *id == claim.id);
-        if let Answer::Granted(grant) = &mut *answer
-            && entry.is_settled()
-            && !was_asked_for
-        {
-            // Only a look whether it is still there: a fixed lease ends when it ends.
-            grant.lease = None;
+        let is_look = entry.is_settled() && !was_asked_for;
+        let mut renewed = Renewed::Well;
+        if let Answer::Granted(grant) = &mut *answer {
+            if is_look {
+                // Whether it is still there: a fixed lease ends when it ends.
+                grant.lease = None;
+            } else if grant.lease.is_none() && claim.lease.is_some() && self.info.leases == Leases::PerClaim {
+                renewed = Renewed::Not;
+            }
         }
         self.answered(&claim.id, sent, answer, now);
+        renewed
     }
 
     /// Renewals that fail are tried again until the deadline, soon at first.

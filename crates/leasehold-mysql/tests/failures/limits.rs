@@ -1,13 +1,15 @@
 //! Servers that are out of something, and rows and tables that others have their hands on.
 
+use std::time::Duration;
+
 use leasehold_conformance::trouble::*;
-use leasehold_core::{Client, ErrorKind, Loss};
+use leasehold_core::{Client, ErrorKind, Loss, Options};
 use leasehold_mysql::Mysql;
 use leasehold_servers::mariadb::MariaDb;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::scene::{Site, store};
 
@@ -127,4 +129,84 @@ async fn who_holds_when_the_tables_are_dropped_hears_of_it_before_its_lease_is_o
     assert!(next.is_valid());
     drop((guard, next));
     nothing_is_left(|| site.left(), [holder, other]).await;
+}
+
+/// Rows that are kept from everybody for as long as this is there.
+const ALL_KEPT: &str = "SELECT * FROM leasehold_keys WHERE name LIKE 'kept/%' FOR UPDATE";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_rows_that_somebody_keeps_keeps_what_it_holds() {
+    let site = Site::new();
+    let (other, own) = (client(site.store(), LONG).await, client(site.store(), LEASE).await);
+    let (mut guards, mut waiting) = (Vec::new(), JoinSet::new());
+    for n in 0..20 {
+        guards.push(other.mutex(format!("kept/{n}")).acquire().await.unwrap());
+        let lock = own.mutex(format!("kept/{n}"));
+        waiting.spawn(async move { lock.acquire().await.map(drop) });
+    }
+    let held = own.mutex("held").acquire().await.unwrap();
+    until("all wait", async || {
+        let seen = own.list("kept/").await.unwrap();
+        seen.len() == 20 && seen.iter().all(|lock| lock.waiters.len() == 1)
+    })
+    .await;
+    let keeper = keep(&site, ALL_KEPT).await;
+    assert_eq!(timeout(LEASE * 3, held.lost()).await.ok(), None);
+    keeper.disconnect().await.unwrap();
+    waiting.abort_all();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_did_not_happen_is_not_said_to_have() {
+    let site = Site::new();
+    let client = client(site.store(), LONG).await;
+    let lock = client.mutex("kept/1").with(Options::new().fixed(Duration::from_secs(20)));
+    let guard = lock.acquire().await.unwrap();
+    let keeper = keep(&site, ALL_KEPT).await;
+    let error = guard.renew(Duration::from_secs(60)).await.expect_err("the row is not to be had");
+    assert!(error.is_retryable() && guard.valid_for() < Duration::from_secs(20), "{error}");
+    keeper.disconnect().await.unwrap();
+    // It was asked for, so it is tried again, or who asked does.
+    guard.renew(Duration::from_secs(60)).await.expect("the row is free");
+    assert!(guard.valid_for() > Duration::from_secs(40));
+    guard.release().await.expect("it is held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fixed_lease_begins_in_full_though_somebody_kept_the_row() {
+    const FIXED: Duration = Duration::from_secs(60);
+    let site = Site::new();
+    let clients = [client(site.store(), LONG).await, client(site.store(), LONG).await];
+    let first = clients[0].mutex("kept/1").acquire().await.unwrap();
+    let mut waiting = JoinSet::new();
+    for (n, options) in [Options::new().fixed(FIXED), Options::new()].into_iter().enumerate() {
+        let lock = clients[1].mutex("kept/1").with(options);
+        waiting.spawn(async move { lock.acquire().await });
+        until("it waits", async || {
+            let seen = clients[0].inspect("kept/1").await.unwrap().expect("it is held");
+            seen.waiters.len() == n + 1
+        })
+        .await;
+    }
+    // Who has seen others does not try the short way first.
+    assert!(clients[0].mutex("kept/1").try_acquire().await.unwrap().is_none());
+    // Somebody has the row at every moment but that of the release: who is next lives on its place for a while.
+    let mut keeper = keep(&site, ALL_KEPT).await;
+    let release = tokio::spawn(first.release());
+    sleep(Duration::from_millis(100)).await;
+    let url = site.server.url();
+    let again = tokio::spawn(async move {
+        let mut keeper = Conn::new(Opts::from_url(&url).unwrap()).await.unwrap();
+        keeper.query_drop("BEGIN").await.unwrap();
+        keeper.query_drop(ALL_KEPT).await.unwrap();
+        sleep(Duration::from_secs(3)).await;
+        keeper.query_drop("ROLLBACK").await.unwrap();
+    });
+    sleep(Duration::from_millis(150)).await;
+    keeper.query_drop("ROLLBACK").await.unwrap();
+    release.await.unwrap().expect("the row comes free");
+    let guard = timeout(SERVED, waiting.join_next()).await.unwrap().unwrap().unwrap().unwrap();
+    again.await.unwrap();
+    until("its lease is a full one", async || guard.valid_for() > FIXED / 2).await;
+    waiting.abort_all();
 }
