@@ -1,6 +1,6 @@
-//! Servers that this machine's release of Debian does not have: fetched from another one, into the build's own directory.
+//! Servers that this machine's release of Debian does not have: fetched from another suite, into the build's own directory.
 //!
-//! From where is up to the machine: its own apt sources are read, and only the release is another one. Neither they nor
+//! From where is up to the machine: its own apt sources are read, and only the suite is another one. Neither they nor
 //! anything else of the system is changed, and root is not needed.
 
 use std::path::{Path, PathBuf};
@@ -20,8 +20,48 @@ pub(crate) fn programs(program: &str) -> Vec<PathBuf> {
     named.into_iter().chain(fetched).collect()
 }
 
-/// Fetches the packages of another release and unpacks them.
-pub(crate) fn fetch(program: &str, packages: &[&str], release: &str) -> Result<(), String> {
+/// Which of Debian's suites has a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suite {
+    /// A release of this name.
+    Release(&'static str),
+    /// What was added to this machine's release after it was made, or, where that does not have it, the release itself.
+    Backports,
+}
+
+impl Suite {
+    /// Its names, the best first.
+    fn names(self, os_release: &str) -> Result<Vec<String>, String> {
+        match self {
+            Self::Release(name) => Ok(vec![name.to_owned()]),
+            Self::Backports => {
+                let name = codename(os_release).ok_or("/etc/os-release does not say which Debian this is")?;
+                Ok(vec![format!("{name}-backports"), name.to_owned()])
+            }
+        }
+    }
+}
+
+/// What this machine's release is called.
+fn codename(os_release: &str) -> Option<&str> {
+    let name = os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(name.trim().trim_matches(['"', '\''])).filter(|name| !name.is_empty())
+}
+
+/// Fetches packages from the first suite that has them, and unpacks them. Or why no suite could be used.
+pub(crate) fn fetch(program: &str, packages: &[&str], suite: Suite) -> Result<(), String> {
+    let os_release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let mut problems = Vec::new();
+    for name in suite.names(&os_release)? {
+        match fetch_from(program, packages, &name) {
+            Ok(()) => return Ok(()),
+            Err(problem) => problems.push(format!("Debian's {name}: {problem}")),
+        }
+    }
+    Err(problems.join("\n"))
+}
+
+fn fetch_from(program: &str, packages: &[&str], release: &str) -> Result<(), String> {
     let servers = directory().ok_or("cannot find the target directory")?;
     let (work, ready) = (servers.join(format!("{program}.part")), servers.join(program));
     // What an earlier attempt left is of no use.
@@ -71,7 +111,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// A line of `sources.list` like this machine's, for another release.
+/// A line of `sources.list` like this machine's, for another suite.
 fn source(release: &str) -> Option<String> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     let more = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
@@ -150,6 +190,16 @@ mod tests {
                     Suites: bookworm bookworm-updates\nComponents: main\nSigned-By: /k.gpg\n";
         let expected = "deb [signed-by=/k.gpg] http://mirror.example/debian bullseye main\n";
         assert_eq!(from_stanzas(text, "bullseye").as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn what_was_added_later_is_looked_for_before_the_release_itself() {
+        let bookworm = "NAME=\"Debian GNU/Linux\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(Suite::Backports.names(bookworm).unwrap(), ["bookworm-backports", "bookworm"]);
+        assert_eq!(codename("VERSION_CODENAME=\"trixie\"\n"), Some("trixie"));
+        assert_eq!(Suite::Release("bullseye").names(bookworm).unwrap(), ["bullseye"]);
+        // Before its first release a testing system may say nothing.
+        assert!(Suite::Backports.names("ID=debian\nVERSION_CODENAME=\n").is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::fetch;
+use crate::fetch::{self, Suite};
 
 /// Something that must be on the machine.
 #[derive(Debug)]
@@ -36,6 +36,12 @@ const NEEDS: &[Need] = &[
         program: "redis-server",
         packages: &["redis-server", "redis-tools"],
         by: "leasehold-redis and leasehold-servers",
+    },
+    Need {
+        name: "valkey",
+        program: "valkey-server",
+        packages: &["valkey-server", "valkey-tools"],
+        by: "leasehold-redis",
     },
     Need {
         name: "postgres",
@@ -93,13 +99,14 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What Debian has only in another release: that is unpacked beside the build, and the machine stays as it is.
-const ELSEWHERE: &[(&str, &str)] = &[("consul", "bullseye")];
+/// What Debian has only in another suite: that is unpacked beside the build, and the machine stays as it is. The libraries
+/// that it needs are this machine's: Valkey's are those of Redis.
+const ELSEWHERE: &[(&str, Suite)] = &[("consul", Suite::Release("bullseye")), ("valkey", Suite::Backports)];
 
 impl Need {
-    /// The release that has it, when it is not this machine's.
-    fn release(&self) -> Option<&'static str> {
-        ELSEWHERE.iter().find(|(name, _)| *name == self.name).map(|(_, release)| *release)
+    /// The suite that has it, when it is not this machine's release.
+    fn suite(&self) -> Option<Suite> {
+        ELSEWHERE.iter().find(|(name, _)| *name == self.name).map(|(_, suite)| *suite)
     }
 }
 
@@ -152,10 +159,9 @@ fn is_executable(file: &Path) -> bool {
 
 fn install(missing: &[&Need]) -> Result<(), String> {
     let (elsewhere, missing): (Vec<&Need>, Vec<&Need>) =
-        missing.iter().partition(|need| need.release().is_some());
-    for need in elsewhere {
-        let release = need.release().unwrap_or_default();
-        fetch::fetch(need.program, need.packages, release).map_err(|problem| {
+        missing.iter().partition(|need| need.suite().is_some());
+    for (need, suite) in elsewhere.iter().filter_map(|need| Some((need, need.suite()?))) {
+        fetch::fetch(need.program, need.packages, suite).map_err(|problem| {
             let named = need.program.to_uppercase().replace('-', "_");
             format!(
                 "{problem}\nput {program} on the path, name it in LEASEHOLD_{named}, or go on without it with\n  \
@@ -228,6 +234,13 @@ mod tests {
     fn an_unknown_name_is_refused_and_the_known_ones_are_listed() {
         let problem = provide(&["redsi".to_owned()]).unwrap_err();
         assert!(problem.contains("redsi") && problem.contains("cc"), "{problem}");
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_needed() {
+        for (name, _) in ELSEWHERE {
+            assert!(NEEDS.iter().any(|need| need.name == *name && need.suite().is_some()), "{name}");
+        }
     }
 
     #[test]

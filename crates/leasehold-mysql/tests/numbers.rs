@@ -1,11 +1,11 @@
-//! Tokens, where they come from a sequence and where they come from the counter of a table, as on MySQL 8.
+//! Tokens, where they come from a sequence and where they come from the counter of a table, as on MySQL.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 use std::time::Duration;
 
 use leasehold_core::{Answer, Claim, Client, Key, Options, Store, Units};
 use leasehold_mysql::{Mysql, init_sql};
-use leasehold_servers::mariadb::MariaDb;
+use leasehold_servers::mariadb::{Kind, MariaDb};
 use tokio::time::timeout;
 
 /// Ends a hang.
@@ -19,7 +19,13 @@ enum Numbers {
     Counter,
 }
 
-const WAYS: [Numbers; 2] = [Numbers::Sequence, Numbers::Counter];
+/// Those that the server has.
+fn ways() -> &'static [Numbers] {
+    match Kind::tested() {
+        Kind::MariaDb => &[Numbers::Sequence, Numbers::Counter],
+        Kind::MySql => &[Numbers::Counter],
+    }
+}
 
 /// A server whose tables are made as MariaDB reads the statements, or as MySQL does.
 fn server(numbers: Numbers) -> MariaDb {
@@ -47,7 +53,7 @@ fn claim(key: &Key, units: u64) -> Claim {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_in_every_mode_though_the_server_is_killed_after_each() {
-    for way in WAYS {
+    for &way in ways() {
         let mut server = server(way);
         for mode in ["lease", "advisory", "rowlock"] {
             let mut last = 0;
@@ -69,7 +75,7 @@ async fn tokens_rise_in_every_mode_though_the_server_is_killed_after_each() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_release_may_grant_to_more_than_it_has_numbers_for() {
-    for way in WAYS {
+    for &way in ways() {
         let server = server(way);
         let (store, key) = (patient(&server, "lease"), Key::new("k").unwrap());
         let all = claim(&key, 40);

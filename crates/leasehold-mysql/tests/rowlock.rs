@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use judged::{Kept, hex, judge};
 use leasehold_conformance::RawState;
+use leasehold_servers::mariadb::Kind;
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 /// How much of a key the server prints.
@@ -29,6 +31,21 @@ fn lockers(report: &str, key: &str) -> usize {
     many
 }
 
+/// How many have the row of a lock locked, as the server itself has it.
+async fn holders(conn: &mut Conn, key: &str) -> Result<usize, mysql_async::Error> {
+    if Kind::tested() == Kind::MariaDb {
+        let report: Option<(String, String, String)> = conn.query_first("SHOW ENGINE INNODB STATUS").await?;
+        return Ok(lockers(&report.unwrap_or_default().2, key));
+    }
+    // MySQL's report leaves out those who only share.
+    let locked = format!(
+        "SELECT count(*) FROM performance_schema.data_locks WHERE object_name = 'leasehold_rows' \
+         AND lock_type = 'RECORD' AND lock_status = 'GRANTED' AND LOWER(lock_data) = '0x{}'",
+        hex(key)
+    );
+    Ok(conn.query_first(locked).await?.unwrap_or(0))
+}
+
 fn main() -> ExitCode {
     judge(
         "mysql-rowlock",
@@ -36,9 +53,7 @@ fn main() -> ExitCode {
             name: "rowlock",
             look: |conn, key| {
                 Box::pin(async move {
-                    let report: Option<(String, String, String)> =
-                        conn.query_first("SHOW ENGINE INNODB STATUS").await?;
-                    let held = lockers(&report.unwrap_or_default().2, key);
+                    let held = holders(conn, key).await?;
                     let count = format!("SELECT count(*) FROM leasehold_rows WHERE name = x'{}'", hex(key));
                     let rows: Option<usize> = conn.query_first(count).await?;
                     Ok(RawState { holders: held, units: held as u64, waiters: 0, residue: rows.unwrap_or(0) })

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use leasehold_core::{Answer, Claim, Key, Released, Store, Units};
 use leasehold_mysql::Mysql;
-use leasehold_servers::mariadb::MariaDb;
+use leasehold_servers::mariadb::{Kind, MariaDb};
+
+/// What the server counted since it started.
+fn status(server: &MariaDb, name: &str) -> u64 {
+    server.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'")).split('\t').nth(1).unwrap().parse().unwrap()
+}
 
 /// How many statements the server was asked since it started. What is sent together is counted one by one.
 fn asked(server: &MariaDb) -> u64 {
-    let counted =
-        "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'";
-    server.sql(counted).parse().unwrap()
+    status(server, "Questions")
 }
 
 /// No call of it is about time.
@@ -53,8 +56,7 @@ async fn ten_thousand_locks_are_renewed_with_forty_statements() {
 
 /// How many tables the server made on its disk for statements so far. To ask makes some too: always as many.
 fn tables(server: &MariaDb) -> u64 {
-    let counted = "SHOW GLOBAL STATUS LIKE 'Created_tmp_disk_tables'";
-    server.sql(counted).split('\t').nth(1).unwrap().parse().unwrap()
+    status(server, "Created_tmp_disk_tables")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,5 +92,7 @@ async fn a_lock_that_nobody_else_wants_costs_four_statements_and_its_release_one
     assert_eq!(store.release(&claim, None).await.unwrap(), Released::Held);
     let fourth = asked(&server);
     let to_ask = second - first;
-    assert_eq!((third - second - to_ask, fourth - third - to_ask), (4, 1));
+    // What MySQL cannot say in one statement goes by the longer way, in two round trips.
+    let to_claim = if Kind::tested() == Kind::MariaDb { 4 } else { 11 };
+    assert_eq!((third - second - to_ask, fourth - third - to_ask), (to_claim, 1));
 }

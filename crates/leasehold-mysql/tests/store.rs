@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Store, Units};
 use leasehold_mysql::{Mysql, init_sql};
-use leasehold_servers::mariadb::MariaDb;
+use leasehold_servers::mariadb::{Kind, MariaDb};
 use leasehold_servers::wait_until;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -105,15 +105,19 @@ async fn a_wrong_password_is_told_and_not_repeated() {
 #[tokio::test]
 async fn tables_that_are_dropped_are_made_again_and_tokens_rise() {
     let server = MariaDb::start();
+    let numbers = match Kind::tested() {
+        Kind::MariaDb => "SEQUENCE",
+        Kind::MySql => "TABLE",
+    };
     for mode in ["lease", "advisory", "rowlock"] {
         let client = Client::new(store(&format!("{}?mode={mode}", server.url()))).await.unwrap();
         let guard = client.mutex("k").acquire().await.unwrap();
         let before = guard.token();
         let _ = guard.release().await;
-        server.sql(
-            "USE test; DROP VIEW leasehold_locks; DROP SEQUENCE leasehold_numbers;
+        server.sql(&format!(
+            "USE test; DROP VIEW leasehold_locks; DROP {numbers} leasehold_numbers;
              DROP TABLE leasehold_keys, leasehold_claims, leasehold_refusals, leasehold_rows, leasehold_store",
-        );
+        ));
         let again = async {
             loop {
                 match client.mutex("k").acquire().await {

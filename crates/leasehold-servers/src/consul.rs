@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::fetched;
 use crate::http::ask;
 use crate::port::free_port;
 use crate::process::{Process, wait_until};
@@ -190,17 +191,8 @@ impl Consul {
     }
 }
 
-/// Where the program is: `LEASEHOLD_CONSUL`, the path, or where `cargo xtask test` puts it.
 fn program() -> PathBuf {
-    if let Some(named) = std::env::var_os("LEASEHOLD_CONSUL") {
-        return named.into();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|directory| directory.join("consul"));
-    let this = std::env::current_exe().unwrap_or_default();
-    let fetched = this.ancestors().map(|directory| directory.join("servers/consul/usr/bin/consul"));
-    let found = on_path.chain(fetched).find(|file| file.is_file());
-    found.expect("consul is there: `cargo xtask test` fetches it, or LEASEHOLD_CONSUL names it")
+    fetched::find("consul").unwrap_or_else(|missing| panic!("{missing}"))
 }
 
 #[cfg(test)]

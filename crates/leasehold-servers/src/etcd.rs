@@ -183,10 +183,15 @@ impl Etcd {
 
 fn run(arguments: &[OsString]) -> Process {
     assert!(
-        Command::new("etcd").arg("--version").output().is_ok(),
+        Command::new(program()).arg("--version").output().is_ok(),
         "etcd is missing: `cargo xtask test` installs it"
     );
-    Process::start("etcd", arguments)
+    Process::start(program(), arguments)
+}
+
+/// The server that is tested: `LEASEHOLD_ETCD` can name another one.
+fn program() -> OsString {
+    std::env::var_os("LEASEHOLD_ETCD").unwrap_or_else(|| "etcd".into())
 }
 
 fn ctl(port: u16, access: &[String], words: &[&str]) -> Result<String, String> {

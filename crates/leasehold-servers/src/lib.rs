@@ -7,6 +7,7 @@ mod clock;
 pub mod consul;
 mod disk;
 pub mod etcd;
+mod fetched;
 mod http;
 pub mod mariadb;
 pub mod memcached;

@@ -1,4 +1,8 @@
-//! MariaDB servers, run by an unprivileged user.
+//! MariaDB servers, run by an unprivileged user; or MySQL, where `LEASEHOLD_MARIADBD` names it.
+
+mod program;
+
+pub use program::Kind;
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,6 +15,7 @@ use crate::port::free_port;
 use crate::postgres::keep_private;
 use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
+use program::program;
 
 /// How long a server may take until it answers: a crashed one recovers first.
 const START: Duration = Duration::from_secs(60);
@@ -176,8 +181,8 @@ impl MariaDb {
 
     fn wait(&mut self) {
         let (port, process, directory) = (self.port, &mut self.process, self.place.directory());
-        wait_until("mariadbd answers", START, || {
-            assert!(process.is_running(), "mariadbd ended: {}", log(directory));
+        wait_until("the server answers", START, || {
+            assert!(process.is_running(), "the server ended: {}", log(directory));
             client(port, "SELECT 1").status.success()
         });
     }
@@ -202,26 +207,23 @@ fn try_install(place: impl Fn() -> Option<Place>) -> Option<Place> {
     // On a busy machine its first start fails now and then for want of memory.
     for _ in 0..3 {
         let place = place()?;
-        let words = place.around();
+        let words = [place.around(), Kind::tested().install()].concat();
         let mut install = Command::new(&words[0]);
-        install.args(&words[1..]).arg("mariadb-install-db").current_dir("/");
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        install.args(["--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M"]);
-        install.arg(dir("--datadir", place.directory()));
-        let made = install.output().expect("mariadb-install-db is there: `cargo xtask test` installs it");
+        install.args(&words[1..]).arg(dir("--datadir", place.directory())).current_dir("/");
+        let made = install.output().expect("its program is there: `cargo xtask test` installs it");
         if made.status.success() {
             return Some(place);
         }
         said = format!("{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
     }
-    panic!("mariadb-install-db failed: {said}");
+    panic!("a server could not be set up: {said}");
 }
 
 fn run(port: u16, place: &Place, environment: &[OsString], settings: &[String]) -> Process {
     // They end with `env`, or with words for it.
     let (mut words, directory) = (place.around(), place.directory());
     words.extend_from_slice(environment);
-    words.push("/usr/sbin/mariadbd".into());
+    words.push(program());
     words.push("--no-defaults".into());
     words.push(dir("--datadir", directory));
     words.push(file("--socket", directory, "sock"));
@@ -229,8 +231,8 @@ fn run(port: u16, place: &Place, environment: &[OsString], settings: &[String]) 
     words.push(file("--log-error", directory, LOG));
     words.push(file("--tmpdir", directory, ""));
     words.push(format!("--port={port}").into());
-    let small = ["--bind-address=127.0.0.1", "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M"];
-    words.extend(small.map(OsString::from));
+    let small = ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"];
+    words.extend(small.iter().chain(Kind::tested().settings()).map(OsString::from));
     words.extend(settings.iter().map(OsString::from));
     let first = words.remove(0);
     Process::start(&first, &words)

@@ -1,4 +1,4 @@
-//! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS.
+//! Redis servers: single, with replicas, watched by sentinels, in a cluster, with TLS; and Valkey.
 
 mod certificates;
 mod cluster;
@@ -9,13 +9,14 @@ pub use cluster::Cluster;
 pub use sentinel::Sentinel;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::clock::Clock;
+use crate::fetched;
 use crate::port::free_port;
 use crate::process::{Process, wait_until};
 
@@ -31,8 +32,8 @@ pub struct Redis {
     process: Process,
     port: u16,
     directory: TempDir,
-    /// The words before the name of the program.
-    around: Vec<OsString>,
+    /// The program, and the words before it.
+    words: Vec<OsString>,
     settings: Vec<String>,
 }
 
@@ -47,17 +48,26 @@ impl Redis {
     /// # Panics
     /// When there is no `redis-server`, or it does not answer.
     pub fn with(settings: &[&str]) -> Self {
-        Self::around(settings, |_| Vec::new())
+        Self::by(settings, |_| vec![program()])
     }
 
-    /// A server that is started by more words than its name, which `around` makes for its directory.
-    fn around(settings: &[&str], around: impl FnOnce(&Path) -> Vec<OsString>) -> Self {
+    /// A Valkey server, whatever else is tested.
+    ///
+    /// # Panics
+    /// When there is none, as [`valkey`] says, or it does not answer.
+    pub fn valkey() -> Self {
+        let program = valkey().unwrap_or_else(|missing| panic!("{missing}"));
+        Self::by(&[], |_| vec![program.into()])
+    }
+
+    /// A server that is started by these words, which are made for its directory.
+    fn by(settings: &[&str], words: impl FnOnce(&Path) -> Vec<OsString>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let around = around(directory.path());
+        let words = words(directory.path());
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let port = free_port();
-        let process = run(&around, port, directory.path(), &settings);
-        let mut server = Self { process, port, directory, around, settings };
+        let process = run(&words, port, directory.path(), &settings);
+        let mut server = Self { process, port, directory, words, settings };
         server.wait();
         server
     }
@@ -76,9 +86,9 @@ impl Redis {
         let behind = |directory: &Path| {
             let clock = Clock::inside(directory);
             clock.set(-i64::from(seconds));
-            vec!["env".into(), clock.word()]
+            vec!["env".into(), clock.word(), program()]
         };
-        Self::around(&follow, behind).following(primary)
+        Self::by(&follow, behind).following(primary)
     }
 
     fn following(self, primary: &Self) -> Self {
@@ -117,7 +127,7 @@ impl Redis {
 
     /// Starts it again on the same port after it was killed or stopped.
     pub fn start_again(&mut self) {
-        self.process = run(&self.around, self.port, self.directory.path(), &self.settings);
+        self.process = run(&self.words, self.port, self.directory.path(), &self.settings);
         self.wait();
     }
 
@@ -131,8 +141,8 @@ impl Redis {
 
     fn wait(&mut self) {
         let (port, process, directory) = (self.port, &mut self.process, self.directory.path());
-        wait_until("redis-server answers", START, || {
-            assert!(process.is_running(), "redis-server ended: {}", log(directory));
+        wait_until("the server answers", START, || {
+            assert!(process.is_running(), "{:?} ended: {}", self.words, log(directory));
             let said = cli(port, &["ping"]);
             // A server that wants a password or a certificate is there too.
             said.contains("PONG") || said.contains("NOAUTH") || said.contains("closed")
@@ -140,10 +150,8 @@ impl Redis {
     }
 }
 
-fn run(around: &[OsString], port: u16, directory: &Path, settings: &[String]) -> Process {
-    let port = port.to_string();
-    let mut words = around.to_vec();
-    words.push(program());
+fn run(words: &[OsString], port: u16, directory: &Path, settings: &[String]) -> Process {
+    let (port, mut words) = (port.to_string(), words.to_vec());
     for word in ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--logfile", LOG, "--dir"] {
         words.push(word.into());
     }
@@ -155,7 +163,15 @@ fn run(around: &[OsString], port: u16, directory: &Path, settings: &[String]) ->
     Process::start(&first, &words)
 }
 
-/// The server that is tested: `LEASEHOLD_REDIS_SERVER` can name another one, like `valkey-server`.
+/// Where `valkey-server` is.
+///
+/// # Errors
+/// How to get it, where there is none.
+pub fn valkey() -> Result<PathBuf, String> {
+    fetched::find("valkey-server")
+}
+
+/// The server that is tested: `LEASEHOLD_REDIS_SERVER` can name another one, of another version or kind.
 fn program() -> OsString {
     std::env::var_os("LEASEHOLD_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }

@@ -16,18 +16,28 @@ use crate::script::Call;
 
 #[test]
 fn the_scripts_pass_every_vector() {
-    let mut server = Server::start();
-    let wrong: Vec<String> =
-        load().iter().filter_map(|case| case.verify(&perform(&mut server, case), 0).err()).collect();
-    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+    passes_every_vector(&mut Server::start());
 }
 
 #[test]
 fn the_short_ways_pass_every_vector_or_change_nothing() {
     let mut server = Server::start();
     server.in_company = true;
+    passes_every_vector(&mut server);
+}
+
+#[test]
+fn valkey_runs_the_scripts_as_redis_does() {
+    let Some(mut server) = Server::valkey() else { return };
+    passes_every_vector(&mut server);
+    server.in_company = true;
+    passes_every_vector(&mut server);
+    differential::answers_like_the_rule(&mut server);
+}
+
+fn passes_every_vector(server: &mut Server) {
     let wrong: Vec<String> =
-        load().iter().filter_map(|case| case.verify(&perform(&mut server, case), 0).err()).collect();
+        load().iter().filter_map(|case| case.verify(&perform(server, case), 0).err()).collect();
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
 

@@ -15,6 +15,13 @@ const LEASE: Duration = Duration::from_millis(500);
 
 /// Some servers.
 pub(crate) trait Place: Debug + Send + Sync + 'static {
+    /// Whether their program is there.
+    ///
+    /// # Errors
+    /// How to get it.
+    fn is_there() -> Result<()> {
+        Ok(())
+    }
     /// Starts them. They are used for many trials.
     fn start() -> Self;
     /// How clients reach them.
@@ -37,7 +44,12 @@ pub(crate) trait Place: Debug + Send + Sync + 'static {
 pub(crate) fn judge<P: Place>(name: &'static str) -> ExitCode {
     let pool: Arc<Pool<P>> = Arc::default();
     let part = victim(P::store);
-    part.unwrap_or_else(|| run(name, move || Ok(Judged::new(pool.clone()))))
+    part.unwrap_or_else(|| {
+        run(name, move || {
+            P::is_there()?;
+            Ok(Judged::new(pool.clone()))
+        })
+    })
 }
 
 type Pool<P> = Mutex<Vec<P>>;

@@ -171,7 +171,10 @@ impl Plan {
 
 #[test]
 fn the_scripts_answer_like_the_rule() {
-    let mut server = Server::start();
+    answers_like_the_rule(&mut Server::start());
+}
+
+pub(super) fn answers_like_the_rule(server: &mut Server) {
     let (mut promotions, mut errors) = (0, 0);
     for seed in 0..SEQUENCES {
         let mut plan = Plan::new(seed, server.key.clone());
@@ -184,7 +187,7 @@ fn the_scripts_answer_like_the_rule() {
             let op = plan.next(&model.book);
             let must = model.perform(&op, &server.key, now);
             server.in_company = step % 2 == 1;
-            let is = perform(&mut server, &op, now);
+            let is = perform(server, &op, now);
             assert_eq!(is, must, "seed {seed}, step {step}: {op:?}");
             promotions += is.promoted.len();
             errors += usize::from(is.answer.starts_with("Error"));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use leasehold_core::{Book, ClaimId, Fence, Inbox, Key, Promotion};
+use leasehold_servers::redis::Redis;
 use redis::{Connection, Value};
 
 use super::super::{CLOCK, Call, Script};
@@ -43,12 +44,27 @@ pub(super) struct Server {
     connection: Connection,
     ears: Connection,
     scripts: HashMap<&'static str, String>,
-    _process: leasehold_servers::redis::Redis,
+    _process: Redis,
 }
 
 impl Server {
     pub(super) fn start() -> Self {
-        let process = leasehold_servers::redis::Redis::start();
+        Self::of(Redis::start())
+    }
+
+    /// A Valkey server; none where whoever runs the tests said that it may be missing.
+    pub(super) fn valkey() -> Option<Self> {
+        let allowed = std::env::var("LEASEHOLD_ALLOW_MISSING").unwrap_or_default();
+        match leasehold_servers::redis::valkey() {
+            Err(missing) if allowed.split(',').any(|name| name.trim() == "valkey") => {
+                eprintln!("skipped: {missing}");
+                None
+            }
+            _ => Some(Self::of(Redis::valkey())),
+        }
+    }
+
+    fn of(process: Redis) -> Self {
         let client = redis::Client::open(process.url()).unwrap();
         let mut ears = client.get_connection().unwrap();
         ears.send_packed_command(&redis::cmd("PSUBSCRIBE").arg("leasehold.inbox:*").get_packed_command())
@@ -152,7 +168,7 @@ impl Server {
     }
 }
 
-fn replication_id(process: &leasehold_servers::redis::Redis) -> String {
+fn replication_id(process: &Redis) -> String {
     let said = process.cli(&["info", "replication"]);
     said.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap()[..16].to_owned()
 }
