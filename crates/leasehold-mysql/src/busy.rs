@@ -14,9 +14,9 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Crowds(Mutex<HashMap<Key, Instant>>);
+pub(crate) struct Busy(Mutex<HashMap<Key, Instant>>);
 
-impl Crowds {
+impl Busy {
     pub(crate) fn note(&self, key: &Key) {
         let now = Instant::now();
         let mut seen = self.lock();
