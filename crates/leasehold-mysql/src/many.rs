@@ -40,7 +40,14 @@ pub(crate) async fn perform(link: &Link, asked: &[&What], until: Instant) -> Res
             wire.give_back();
             Ok(said)
         }
-        Ok(Err(cause)) => Err(Stop::after(cause).into_error()),
+        Ok(Err(cause)) => {
+            let stop = Stop::after(cause);
+            if !matches!(stop, Stop::Unknown(_)) {
+                // Who asks alone finds the rows free.
+                wire.undo(until).await;
+            }
+            Err(stop.into_error())
+        }
         Err(_) => Err(Stop::Unknown("no answer in time".to_owned()).into_error()),
     }
 }
