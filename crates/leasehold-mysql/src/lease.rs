@@ -8,20 +8,20 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{
-    Answer, Book, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fence, Fut, Inbox, Info, Key, Leases,
-    OpenBook, Page, Released, Result, Snapshot, Store, TokenStrength, Wakes,
+    Answer, Book, Capability, Change, Claim, ClaimId, Fence, Fut, Inbox, Info, Key, Leases, OpenBook, Page,
+    Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::batch::{self, Extended};
-use crate::crowd::Crowds;
-use crate::link::Link;
+use crate::busy::Busy;
+use crate::crowd::Short;
+use crate::link::{Link, apart};
 use crate::poll::Poll;
 use crate::rows::{self, CLAIM, HEAD, get, strange};
 use crate::sql::{NOW, bytes, list};
 use crate::step::{About, Done, IfKept, perform};
-use crate::swift;
 
 /// How many locks a page of `list` has.
 const PAGE: usize = 500;
@@ -55,14 +55,16 @@ pub static INFO: Info = Info {
 #[derive(Clone, Debug)]
 pub(crate) struct Leased {
     link: Arc<Link>,
+    short: Short,
     poll: Arc<Poll>,
-    crowds: Arc<Crowds>,
+    busy: Arc<Busy>,
     calls: Arc<AtomicU64>,
 }
 
 impl Leased {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, poll: Arc::default(), crowds: Arc::default(), calls: Arc::default() }
+        let short = Short::new(link.clone());
+        Self { link, short, poll: Arc::default(), busy: Arc::default(), calls: Arc::default() }
     }
 
     /// Removes everything that is over. Says how many locks were cleaned.
@@ -77,18 +79,18 @@ impl Leased {
         }
     }
 
-    /// Performs an operation, in a task of its own: a connection whose statement is left alone half-way is of no use.
+    /// Performs an operation, whether its caller waits for it or not.
     async fn operate<T: Send + 'static>(
         &self,
         about: About,
         until: Instant,
         operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync + 'static,
     ) -> Result<T> {
-        let Self { link, poll, crowds, .. } = self.clone();
+        let Self { link, poll, busy, .. } = self.clone();
         apart(async move {
             let Done { answer, promoted, ended, crowded } = perform(&link, &about, until, operation).await?;
             if crowded {
-                crowds.note(&about.key);
+                busy.note(&about.key);
             }
             poll.promoted(&promoted);
             poll.look(&about.key, &ended);
@@ -99,12 +101,7 @@ impl Leased {
 
     async fn ask(&self, claim: &Claim) -> Result<Answer> {
         let until = self.link.deadline();
-        let granted = if self.crowds.has(&claim.key) {
-            None
-        } else {
-            let (link, asked) = (self.link.clone(), claim.clone());
-            apart(async move { swift::claim(&link, &asked, until).await }).await?
-        };
+        let granted = if self.busy.has(&claim.key) { None } else { self.short.claim(claim, until).await? };
         let answer = match granted {
             Some(answer) => answer,
             None => self.ask_the_rule(claim, until).await?,
@@ -119,7 +116,7 @@ impl Leased {
         let asked = claim.clone();
         let answer = self.operate(about, until, move |book, now| rule::claim(book, &asked, now)).await?;
         if !matches!(answer, Answer::Granted(_)) {
-            self.crowds.note(&claim.key);
+            self.busy.note(&claim.key);
         }
         Ok(answer)
     }
@@ -127,11 +124,11 @@ impl Leased {
     async fn give_back(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
         self.poll.forget(&claim.id);
         let until = self.link.deadline();
-        if refuse_for.is_none() && !self.crowds.has(&claim.key) {
-            let (link, key, id) = (self.link.clone(), claim.key.clone(), claim.id);
-            if apart(async move { swift::release(&link, &key, &id, until).await }).await? {
-                return Ok(Released::Held);
-            }
+        if refuse_for.is_none()
+            && !self.busy.has(&claim.key)
+            && self.short.release(&claim.key, claim.id, until).await?
+        {
+            return Ok(Released::Held);
         }
         // A claim that is on its way must find the refusal: both take the lock's row.
         let about = About {
@@ -257,13 +254,6 @@ impl Leased {
         let next = keys.last().filter(|_| more).map(|key| key.as_str().to_owned());
         Ok(Page { resources: self.look(&keys).await?, next })
     }
-}
-
-/// Lets work go on though its caller does not wait for it any more.
-async fn apart<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Indeterminate, "the runtime that the store worked on is gone").at("mysql"))
-    })
 }
 
 fn name(row: &mysql_async::Row, at: usize) -> Result<Key> {

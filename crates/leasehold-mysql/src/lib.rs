@@ -1,15 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod busy;
 mod crowd;
 mod dialect;
 mod fault;
 mod idle;
 mod lease;
 mod link;
+mod many;
 mod poll;
 mod rows;
 mod session;
+mod sketch;
 mod sql;
 mod step;
 mod store;

@@ -37,7 +37,7 @@ pub(crate) struct Wire<'a> {
     conn: Conn,
     link: &'a Link,
     _place: SemaphorePermit<'a>,
-    _turn: Option<First<'a>>,
+    _turn: Option<First>,
 }
 
 impl Link {
@@ -57,10 +57,15 @@ impl Link {
         Instant::now() + self.target.timeout
     }
 
-    /// A connection to do something to a lock, by then. One at a time: they would wait for each other at the server, each on
+    /// The turn to do something to a lock, by then. One at a time: they would wait for each other at the server, each on
     /// a connection that others could use for other locks.
+    pub(crate) async fn turn(&self, key: &Key, until: Instant) -> Result<First> {
+        self.turns.turn(key, until).await.ok_or_else(|| late().on(key))
+    }
+
+    /// A connection to do something to a lock, by then, in one's turn.
     pub(crate) async fn connected_for(&self, key: &Key, until: Instant) -> Result<Wire<'_>> {
-        let turn = self.turns.turn(key, until).await.ok_or_else(late)?;
+        let turn = self.turn(key, until).await?;
         Ok(Wire { _turn: Some(turn), ..self.connected(until).await? })
     }
 
@@ -194,6 +199,23 @@ impl Wire<'_> {
     pub(crate) fn give_back(self) {
         self.link.idle.put(self.conn);
     }
+
+    /// Undoes what is open on it, so that others may use it.
+    pub(crate) async fn undo(mut self, until: Instant) {
+        if let Ok(Ok(_)) = timeout_at(until, self.say("ROLLBACK")).await {
+            self.give_back();
+        }
+    }
+}
+
+/// Lets work go on though its caller does not wait for it any more: a connection whose statement is left alone half-way is of
+/// no use.
+pub(crate) async fn apart<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(work).await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Indeterminate, "the runtime that the store worked on is gone").at("mysql"))
+    })
 }
 
 /// All rows of all statements.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use leasehold_core::{Answer, Claim, Key, Released, Store, Units};
 use leasehold_mysql::Mysql;
 use leasehold_servers::mariadb::{Kind, MariaDb};
@@ -76,6 +77,10 @@ async fn no_call_makes_a_table_on_the_server_s_disk() {
     for claim in &claims {
         store.release(claim, None).await.unwrap();
     }
+    // And what many ask together.
+    let many: Vec<Claim> = (0..100).map(claim).collect();
+    try_join_all(many.iter().map(|claim| store.claim(claim))).await.unwrap();
+    try_join_all(many.iter().map(|claim| store.release(claim, None))).await.unwrap();
     assert_eq!(tables(&server) - second, second - first);
 }
 

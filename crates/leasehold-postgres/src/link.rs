@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes, back_off};
+use leasehold_sql::Crowd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::Row;
 
 pub(crate) use self::crowd::Ask;
-use self::crowd::Crowd;
 use self::dial::{Task, Way};
 use self::ears::Ears;
 use self::wire::Wire;
@@ -42,7 +42,7 @@ struct Inner {
     way: Arc<Way>,
     pool: Mutex<Pool>,
     changed: Notify,
-    crowd: Crowd,
+    crowd: Crowd<Link>,
     ears: Arc<Ears>,
     listening: Mutex<Option<Task>>,
 }

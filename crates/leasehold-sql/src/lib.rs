@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod book;
+mod crowd;
 mod database;
 mod line;
 mod mode;
 mod pinned;
 mod queue;
 
+pub use crowd::{Caller, Crowd};
 pub use database::{Connection, Database, Held, Sharing};
 pub use mode::Mode;
 pub use pinned::{CAPABILITIES, Carries, Pinned};

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 /// The pauses between two questions grow from the first of these to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// The queues of a store: of those locks that somebody waits for.
-#[derive(Debug, Default)]
-pub struct Queues(Mutex<HashMap<Key, Arc<Queue>>>);
+/// The queues of a store: of those locks that somebody waits for. Clones are the same queues.
+#[derive(Clone, Debug, Default)]
+pub struct Queues(Arc<Mutex<HashMap<Key, Arc<Queue>>>>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -38,9 +38,9 @@ impl Queues {
     }
 
     /// Waits at the end of the queue. `None` when its turn did not come until then.
-    pub async fn turn(&self, key: &Key, until: Instant) -> Option<First<'_>> {
+    pub async fn turn(&self, key: &Key, until: Instant) -> Option<First> {
         let queue = self.lock().entry(key.clone()).or_default().clone();
-        let place = Place { queues: self, key: key.clone(), queue };
+        let place = Place { queues: self.clone(), key: key.clone(), queue };
         let turn = timeout_at(until, place.queue.turn.clone().lock_owned()).await.ok()?;
         Some(First { _turn: turn, place, until, pause: PAUSES.0 })
     }
@@ -53,13 +53,13 @@ impl Queues {
 
 /// One who waits. The last one removes the queue.
 #[derive(Debug)]
-struct Place<'a> {
-    queues: &'a Queues,
+struct Place {
+    queues: Queues,
     key: Key,
     queue: Arc<Queue>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut queues = self.queues.lock();
         // Two: the map's and ours. Nobody joins meanwhile.
@@ -71,14 +71,14 @@ impl Drop for Place<'_> {
 
 /// The first of a queue: the one who asks. The next one is first when it is dropped.
 #[derive(Debug)]
-pub struct First<'a> {
+pub struct First {
     _turn: OwnedMutexGuard<()>,
-    place: Place<'a>,
+    place: Place,
     until: Instant,
     pause: Duration,
 }
 
-impl First<'_> {
+impl First {
     /// Waits until it should ask again. Whether it should at all.
     pub(crate) async fn pause(&mut self) -> bool {
         let now = Instant::now();
