@@ -162,20 +162,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_quick_needs_no_task() {
-        let most = async {
-            let mut most = 0;
-            loop {
-                most = tasks().max(most);
-                assert_eq!(most, 0);
-                yield_now().await;
-            }
-        };
         let (work, _) = work(QUICK / 2);
-        tokio::select! {
-            biased;
-            result = run(work) => assert_eq!(result.unwrap(), 7),
-            () = most => {}
-        }
+        let watch = async {
+            sleep(QUICK / 4).await;
+            tasks()
+        };
+        let (result, tasks) = tokio::join!(run(work), watch);
+        assert_eq!((result.unwrap(), tasks), (7, 0));
     }
 
     #[tokio::test(start_paused = true)]
