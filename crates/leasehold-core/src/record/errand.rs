@@ -157,7 +157,11 @@ mod tests {
     }
 
     async fn poll_once<F: Future + Unpin>(future: &mut F) {
-        poll_fn(|cx| Poll::Ready(assert!(Pin::new(&mut *future).poll(cx).is_pending()))).await;
+        poll_fn(|cx| {
+            assert!(Pin::new(&mut *future).poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
     }
 
     #[tokio::test(start_paused = true)]

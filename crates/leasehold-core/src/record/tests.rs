@@ -158,7 +158,11 @@ async fn a_call_that_nobody_polls_any_more_holds_up_nobody() {
     let (store, _) = store_with(Trouble::default());
     let first = claim(1);
     let mut forgotten = store.claim(&first);
-    std::future::poll_fn(|cx| Poll::Ready(assert!(forgotten.as_mut().poll(cx).is_pending()))).await;
+    std::future::poll_fn(|cx| {
+        assert!(forgotten.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
     let next = tokio::time::timeout(Duration::from_secs(1), store.claim(&claim(2))).await;
     assert!(matches!(next.expect("it has its turn"), Ok(Answer::Waiting(_))));
     assert!(matches!(forgotten.await, Ok(Answer::Granted(_))));
