@@ -11,6 +11,7 @@
 
 mod carried;
 mod clerk;
+mod errand;
 pub mod format;
 #[cfg(test)]
 mod fuzzed;

@@ -1,4 +1,4 @@
-//! Whether anybody still waits for the outcome of a call that works on a task of its own.
+//! Whether anybody still waits for the outcome of a call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Drop for Interest {
     }
 }
 
-/// The side of the task.
+/// The side of the work.
 #[derive(Debug)]
 pub(super) struct Shared(Arc<AtomicBool>);
 
@@ -35,7 +35,7 @@ impl Shared {
     }
 }
 
-/// Whether nobody waits for what this task does.
+/// Whether nobody waits for what is done here.
 pub(super) fn is_lost() -> bool {
     LOST.try_with(|lost| lost.load(Ordering::Acquire)).unwrap_or(false)
 }

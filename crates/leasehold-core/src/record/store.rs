@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Records;
 use super::clerk::Clerk;
 use super::interest::Interest;
 use super::waiting::Waiting;
+use super::{Records, errand};
 use crate::capability::Info;
 use crate::claim::{Answer, Change, Claim, Inbox, Released};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::key::Key;
 use crate::rule;
 use crate::store::{Fut, Page, Snapshot, Store, Wakes};
@@ -64,8 +64,8 @@ impl<R: Records> RecordStore<R> {
         self.work(|clerk| async move { clerk.plainly(&key, |book, now| rule::pass(book, now)).await })
     }
 
-    /// Works on a task of its own: a call holds its key's turn while it works, and its caller's future may be one that
-    /// nobody polls. What was begun is brought to an end, and what nobody wants any more is not begun.
+    /// What was begun is brought to an end, whatever becomes of its caller: a call holds its key's turn while it works. What
+    /// nobody wants any more is not begun.
     fn work<'a, T, F>(&self, work: impl FnOnce(Arc<Clerk<R>>) -> F) -> Fut<'a, T>
     where
         T: Send + 'static,
@@ -74,16 +74,7 @@ impl<R: Records> RecordStore<R> {
         let work = work(self.clerk.clone());
         Box::pin(async move {
             let interest = Interest::default();
-            match tokio::spawn(interest.shared().scope(work)).await {
-                Ok(result) => result,
-                Err(ended) => match ended.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => {
-                        let message = "the runtime is shutting down: nobody knows what became of the call";
-                        Err(Error::new(ErrorKind::Indeterminate, message))
-                    }
-                },
-            }
+            errand::run(Box::pin(interest.shared().scope(work))).await
         })
     }
 }

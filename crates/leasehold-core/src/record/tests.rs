@@ -4,6 +4,7 @@ mod sessions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::testing::{MapRecords, Trouble};
@@ -150,6 +151,21 @@ async fn a_lost_reply_is_indeterminate_and_the_same_id_finds_the_grant() {
     calm.records().overwrite(&key(), &store.records().raw(&key()).unwrap());
     assert!(matches!(calm.claim(&claim(1)).await.unwrap(), Answer::Granted(_)));
     assert!(matches!(calm.claim(&claim(2)).await.unwrap(), Answer::Waiting(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_polls_any_more_holds_up_nobody() {
+    let (store, _) = store_with(Trouble::default());
+    let first = claim(1);
+    let mut forgotten = store.claim(&first);
+    std::future::poll_fn(|cx| {
+        assert!(forgotten.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    let next = tokio::time::timeout(Duration::from_secs(1), store.claim(&claim(2))).await;
+    assert!(matches!(next.expect("it has its turn"), Ok(Answer::Waiting(_))));
+    assert!(matches!(forgotten.await, Ok(Answer::Granted(_))));
 }
 
 #[tokio::test(start_paused = true)]
