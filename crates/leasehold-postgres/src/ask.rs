@@ -141,8 +141,15 @@ pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
     )
 }
 
+/// Says who is next if it is of the claim's inbox; the database tells all others.
 pub(crate) fn release(claim: &Claim, refuse_for: Option<Duration>) -> Call {
-    call!(Verb::Release, encode(claim.key.as_str()), claim.id.as_bytes().to_vec(), refuse_for.map(millis))
+    call!(
+        Verb::Release,
+        encode(claim.key.as_str()),
+        claim.id.as_bytes().to_vec(),
+        refuse_for.map(millis),
+        claim.inbox.0.cast_signed(),
+    )
 }
 
 /// What many give back, in one call.
@@ -152,6 +159,7 @@ pub(crate) fn releases(all: &[(Claim, Option<Duration>)]) -> Call {
         all.iter().map(|(claim, _)| encode(claim.key.as_str())).collect::<Vec<_>>(),
         all.iter().map(|(claim, _)| claim.id.as_bytes().to_vec()).collect::<Vec<_>>(),
         all.iter().map(|(_, refuse_for)| refuse_for.map(millis)).collect::<Vec<_>>(),
+        all.iter().map(|(claim, _)| claim.inbox.0.cast_signed()).collect::<Vec<_>>(),
     )
 }
 

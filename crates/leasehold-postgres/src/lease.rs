@@ -97,6 +97,22 @@ impl Leased {
     }
 }
 
+/// The answer to a release may say that another claim of the same client holds now, and is then the only one to say so. When it
+/// does not arrive, or nobody waits for it any more, those of the client who wait for that lock look for themselves.
+struct Unheard<'a> {
+    link: &'a Link,
+    claim: &'a Claim,
+    is_heard: bool,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if !self.is_heard {
+            self.link.look(self.claim.inbox, &self.claim.key);
+        }
+    }
+}
+
 /// When to sweep, and where the last sweep ended.
 #[derive(Debug, Default)]
 struct Sweeper {
@@ -150,8 +166,19 @@ impl Store for Leased {
 
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released> {
         Box::pin(async move {
-            let ask = Ask::Release(claim.clone(), refuse_for);
-            reply::released(&self.link.ask(ask).await.map_err(|e| e.on(&claim.key))?)
+            let mut leaving = claim.clone();
+            if !self.link.knows(claim.inbox) {
+                // The database tells whoever is next: we could not.
+                leaving.inbox = Inbox(0);
+            }
+            let mut unheard = Unheard { link: &self.link, claim, is_heard: false };
+            let row = self.link.ask(Ask::Release(leaving, refuse_for)).await.map_err(|e| e.on(&claim.key))?;
+            let (found, next) = reply::released(&row, claim)?;
+            unheard.is_heard = true;
+            if let Some(next) = next {
+                self.link.promoted(&next);
+            }
+            Ok(found)
         })
     }
 

@@ -16,7 +16,7 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Inbox, Result, Wakes, back_off};
+use leasehold_core::{Error, ErrorKind, Inbox, Key, Promotion, Result, Wakes, back_off};
 use leasehold_sql::Crowd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -104,6 +104,21 @@ impl Link {
             Ok(Ok(())) => Ok(()),
             _ => Err(no_connection()),
         }
+    }
+
+    /// Whether a client with this inbox is here.
+    pub(crate) fn knows(&self, inbox: Inbox) -> bool {
+        self.inner.ears.know(inbox)
+    }
+
+    /// Passes on what an answer said: a claim of a client that is here holds now.
+    pub(crate) fn promoted(&self, promotion: &Promotion) {
+        self.inner.ears.promoted(promotion);
+    }
+
+    /// Passes on that an answer about this lock was not heard.
+    pub(crate) fn look(&self, inbox: Inbox, key: &Key) {
+        self.inner.ears.look(inbox, key);
     }
 
     /// How connections of this store are made.

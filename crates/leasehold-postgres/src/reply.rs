@@ -67,14 +67,28 @@ fn refusal(why: &str, n: u64, limit: u64) -> Error {
     error.at("postgres")
 }
 
-/// What a release found.
-pub(crate) fn released(row: &Row) -> Result<Released> {
-    match get::<String>(row, 0)?.as_str() {
-        "held" | "freed" => Ok(Released::Held),
-        "waiting" => Ok(Released::Waiting),
-        "gone" => Ok(Released::Gone),
-        _ => Err(strange("a release")),
-    }
+/// What a release found, and who of the same client holds now: nobody else is told that.
+pub(crate) fn released(row: &Row, claim: &Claim) -> Result<(Released, Option<Promotion>)> {
+    let said = get::<&str>(row, 0)?;
+    let found = match said {
+        "held" | "freed" => Released::Held,
+        "waiting" => Released::Waiting,
+        "gone" => Released::Gone,
+        _ => {
+            let next = passed(said, claim).ok_or_else(|| strange("a release"))?;
+            return Ok((Released::Held, Some(next)));
+        }
+    };
+    Ok((found, None))
+}
+
+/// Reads who has the lock now: seat, token and units.
+fn passed(said: &str, claim: &Claim) -> Option<Promotion> {
+    let mut words = said.strip_prefix("passed ")?.split(' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (seat, token, units) = (number()?, number()?, number()?);
+    let (key, inbox) = (claim.key.clone(), claim.inbox);
+    words.next().is_none().then_some(Promotion { key, inbox, seat, token, units })
 }
 
 /// All that is stored about some locks, and the database's time.
@@ -181,7 +195,20 @@ pub(crate) fn strange(what: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::Units;
+
     use super::*;
+
+    #[test]
+    fn a_release_says_who_is_next() {
+        let key = Key::new("k").unwrap();
+        let claim = Claim { inbox: Inbox(5), ..Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap() };
+        let next = Promotion { key, inbox: Inbox(5), seat: 7, token: 8, units: 1 };
+        assert_eq!(passed("passed 7 8 1", &claim), Some(next));
+        for odd in ["", "passed", "passed 7 8", "passed 7 8 x", "passed 7 8 1 2", "7 8 1"] {
+            assert_eq!(passed(odd, &claim), None, "{odd}");
+        }
+    }
 
     #[test]
     fn a_message_names_its_lock_whatever_it_is_called() {

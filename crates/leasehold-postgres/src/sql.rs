@@ -104,8 +104,8 @@ impl Verb {
             Self::Amend => {
                 "SELECT * FROM leasehold.amend_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
             }
-            Self::Release => "SELECT leasehold.release_1($1, $2, $3)",
-            Self::Releases => "SELECT * FROM leasehold.releases_1($1, $2, $3)",
+            Self::Release => "SELECT leasehold.release_1($1, $2, $3, $4)",
+            Self::Releases => "SELECT * FROM leasehold.releases_1($1, $2, $3, $4)",
             Self::Evict => "SELECT leasehold.evict_1($1, $2)",
             Self::Look => include_str!("sql/look.sql"),
             Self::Names => {
@@ -142,8 +142,8 @@ impl Verb {
             Self::Claims => &[TS, BS, NS, NS, NS, FS, FS, NS, NS, NS, NS, NS, TS, BS, NS, NS, NS, FS],
             Self::Renew => &[TS, BS, NS, NS],
             Self::Amend => &[T, B, N, F, N, N, T, N, N, B, B, N, T, N],
-            Self::Release => &[T, B, N],
-            Self::Releases => &[TS, BS, NS],
+            Self::Release => &[T, B, N, N],
+            Self::Releases => &[TS, BS, NS, NS],
             Self::Evict => &[T, N],
             Self::Look => &[TS],
             Self::Names => &[T, T, N],

@@ -74,12 +74,19 @@ impl Asked {
             Self::Evict(token) => ask::evict(&key, *token),
             Self::Inspect => ask::look(vec![key.as_str().to_owned()]),
         };
-        let (rows, after) = server.call(&call, now);
+        let (rows, mut after) = server.call(&call, now);
         let said = match self {
             Self::Claim(claim) | Self::Renew(claim) | Self::Amend(claim, _) => {
                 Said::answer(&reply::answer(reply::one(&rows).unwrap(), claim))
             }
-            Self::Release(..) => Said::released(&reply::released(reply::one(&rows).unwrap())),
+            Self::Release(claim, _) => {
+                let found = reply::released(reply::one(&rows).unwrap(), claim).map(|(found, next)| {
+                    // Told by the answer, before all others.
+                    after.promoted.splice(..0, next);
+                    found
+                });
+                Said::released(&found)
+            }
             Self::Evict(_) => Said::evicted(&reply::only(&rows)),
             Self::Inspect => {
                 let book = reply::books(&rows).unwrap().pop();

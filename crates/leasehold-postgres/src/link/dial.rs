@@ -1,10 +1,10 @@
 //! Making a connection: TLS, logging in, and seeing that the tables are there.
 
 use std::future::{Future, poll_fn};
+use std::sync::Arc;
 
 use leasehold_core::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
@@ -14,8 +14,8 @@ use crate::sql::{FORMAT, Statements};
 use crate::tls::Connector;
 use crate::url::Target;
 
-/// Where what the server says without being asked goes.
-pub(crate) type Ear = UnboundedSender<Notification>;
+/// Where what the server says without being asked goes, on the task that reads it: whoever waits for it waits for no other.
+pub(crate) type Ear = Arc<dyn Fn(&Notification) + Send + Sync>;
 
 /// Where to connect to, and what to say there.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ where
             match poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(message))) => {
                     if let Some(ear) = &ear {
-                        let _ = ear.send(message);
+                        ear(&message);
                     }
                 }
                 Some(Ok(_)) => {}

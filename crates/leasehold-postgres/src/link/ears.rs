@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Inbox, Wakes};
-use tokio::sync::{Notify, mpsc, oneshot};
+use leasehold_core::{Inbox, Key, Promotion, Wakes};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, Notification};
 
-use super::dial::{Dialed, Way};
+use super::dial::{Dialed, Ear, Task, Way};
 use super::pause;
 use crate::names::channel;
 use crate::reply::{Heard, heard};
@@ -40,12 +40,32 @@ impl Ears {
         opened
     }
 
+    /// Whether there is a client here with this inbox.
+    pub(super) fn know(&self, inbox: Inbox) -> bool {
+        self.find(|open| open.inbox == inbox).is_some()
+    }
+
+    /// What the server told us in an answer, and nobody else.
+    pub(super) fn promoted(&self, promotion: &Promotion) {
+        if let Some((_, wakes)) = self.find(|open| open.inbox == promotion.inbox) {
+            wakes.promoted(promotion);
+        }
+    }
+
+    /// An answer that may have told us something was not heard.
+    pub(super) fn look(&self, inbox: Inbox, key: &Key) {
+        if let Some((_, wakes)) = self.find(|open| open.inbox == inbox) {
+            wakes.look(key);
+        }
+    }
+
+    fn find(&self, is_it: impl Fn(&Open) -> bool) -> Option<(Inbox, Wakes)> {
+        let open = self.lock();
+        open.iter().find(|open| is_it(open)).map(|open| (open.inbox, open.wakes.clone()))
+    }
+
     fn deliver(&self, message: &Notification) {
-        let found = {
-            let open = self.lock();
-            let its = open.iter().find(|open| channel(open.inbox) == message.channel());
-            its.map(|open| (open.inbox, open.wakes.clone()))
-        };
+        let found = self.find(|open| channel(open.inbox) == message.channel());
         let Some((inbox, wakes)) = found else { return };
         match heard(inbox, message.payload()) {
             Some(Heard::Promoted(promotion)) => wakes.promoted(&promotion),
@@ -84,13 +104,15 @@ impl Ears {
 /// Keeps the inboxes listened to, for ever.
 pub(super) async fn listen(ears: Arc<Ears>, way: Arc<Way>) {
     let mut failed = 0;
+    let ear: Ear = {
+        let ears = ears.clone();
+        Arc::new(move |message| ears.deliver(message))
+    };
     loop {
-        let (ear, mut messages) = mpsc::unbounded_channel();
-        match timeout(way.target.connect_timeout, way.dial(Some(ear))).await {
+        match timeout(way.target.connect_timeout, way.dial(Some(ear.clone()))).await {
             Ok(Ok(Dialed { client, task, is_direct: true })) => {
                 failed = 0;
-                attend(&ears, &client, &mut messages, way.target.timeout).await;
-                drop(task);
+                attend(&ears, &client, &task, way.target.timeout).await;
             }
             Ok(Ok(_)) => return do_without(&ears).await,
             Ok(Err(trouble)) => tracing::debug!(?trouble, "cannot listen"),
@@ -111,12 +133,7 @@ async fn do_without(ears: &Ears) {
 }
 
 /// Listens on this connection, to what clients come and go with, until it ends.
-async fn attend(
-    ears: &Ears,
-    client: &Client,
-    messages: &mut mpsc::UnboundedReceiver<Notification>,
-    limit: Duration,
-) {
+async fn attend(ears: &Ears, client: &Client, task: &Task, limit: Duration) {
     let mut listened: Vec<Inbox> = Vec::new();
     loop {
         let wanted = ears.inboxes();
@@ -130,17 +147,10 @@ async fn attend(
         }
         ears.listened(&new);
         listened = wanted;
-        let pause = sleep(ASK);
-        tokio::pin!(pause);
-        loop {
-            tokio::select! {
-                message = messages.recv() => match message {
-                    Some(message) => ears.deliver(&message),
-                    None => return,
-                },
-                () = ears.changed.notified() => break,
-                () = &mut pause => break,
-            }
+        tokio::select! {
+            () = task.ended() => return,
+            () = ears.changed.notified() => {}
+            () = sleep(ASK) => {}
         }
     }
 }

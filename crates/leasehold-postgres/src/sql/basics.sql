@@ -77,6 +77,9 @@ END $$;
 
 -- tell: what a client hears, when this commits. Zeros: look at the lock.
 CREATE OR REPLACE FUNCTION leasehold.tell_1(p_inbox bigint, p_seat bigint, p_token bigint, p_units bigint, p_name text)
-RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT pg_notify('leasehold_' || to_hex(p_inbox), concat_ws(' ', p_seat, p_token, p_units, p_name))
-$$;
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    told boolean;
+BEGIN
+    told := pg_notify('leasehold_' || to_hex(p_inbox), concat_ws(' ', p_seat, p_token, p_units, p_name)) IS NULL;
+END $$;

@@ -44,6 +44,26 @@ BEGIN
                 ::leasehold.answer_1;
         END IF;
     END IF;
+    now_ms := leasehold.clock_1();
+    IF NOT fresh AND plain AND NOT p_barging AND NOT p_leave AND h.declared = p_limit AND h.held >= h.effective
+        AND now_ms < h.quiet_until THEN
+        -- All is held, and no lease has ended: it can only queue up, unless there is somebody to bury, or it is here already.
+        INSERT INTO leasehold.claims
+        SELECT p_name, p_id, n, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, now_ms + p_patience, p_lock_delay,
+            p_inbox, p_label, p_value, p_count, '{}', false
+        FROM leasehold.number_1(p_above) n
+        WHERE NOT EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms)
+            AND NOT EXISTS (SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id)
+            AND (SELECT f.held = 0 AND f.expires <= now_ms FROM leasehold.claims f
+                WHERE f.name = p_name AND f.held < f.wanted ORDER BY f.held = 0, f.seat LIMIT 1) IS NOT TRUE
+        RETURNING seat INTO drawn;
+        IF FOUND THEN
+            UPDATE leasehold.keys k SET claims = k.claims + 1, waiting = k.waiting + 1 WHERE k.name = p_name;
+            -- Whoever waits came before.
+            RETURN ROW('waiting', drawn, NULL::bigint, 0, p_patience, NULL::boolean, least(h.waiting, 64),
+                CASE WHEN h.waiting = 0 THEN least(h.quiet_until - now_ms, 1000) ELSE p_patience / 3 END)::leasehold.answer_1;
+        END IF;
+    END IF;
     IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms) THEN
         IF fresh THEN
             DELETE FROM leasehold.keys k WHERE k.name = p_name;
@@ -51,7 +71,6 @@ BEGIN
         RETURN leasehold.plain_1('gone');
     END IF;
 
-    now_ms := leasehold.clock_1();
     r := ROW(p_name, p_id, 0, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, NULL, p_lock_delay, p_inbox, p_label,
         p_value, p_count, '{}', false)::leasehold.claims;
     IF fresh THEN

@@ -19,14 +19,14 @@ BEGIN
 END $$;
 
 -- releases: as release, many times. It lasts if one of them must.
-CREATE OR REPLACE FUNCTION leasehold.releases_1(p_names text[], p_ids bytea[], p_refuse_fors bigint[])
+CREATE OR REPLACE FUNCTION leasehold.releases_1(p_names text[], p_ids bytea[], p_refuse_fors bigint[], p_inboxes bigint[])
 RETURNS SETOF text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
 DECLARE
     said text;
     ready boolean := true;
 BEGIN
     FOR i IN 1 .. cardinality(p_names) LOOP
-        said := leasehold.give_back_1(p_names[i], p_ids[i], p_refuse_fors[i]);
+        said := leasehold.give_back_1(p_names[i], p_ids[i], p_refuse_fors[i], p_inboxes[i]);
         ready := ready AND said = 'freed';
         RETURN NEXT said;
     END LOOP;

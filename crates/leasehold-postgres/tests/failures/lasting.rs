@@ -70,8 +70,8 @@ fn is_synced(server: &Postgres, claims: &[(&str, u8, &str)], call: &str) -> bool
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_for_the_disk_only_where_somebody_relies_on_it() {
-    const ONE: &str = r"release_1('a', '\x01', NULL)";
-    const TWO: &str = r"releases_1('{a,b}', ARRAY['\x01', '\x02']::bytea[], '{NULL,NULL}')";
+    const ONE: &str = r"release_1('a', '\x01', NULL, 0)";
+    const TWO: &str = r"releases_1('{a,b}', ARRAY['\x01', '\x02']::bytea[], '{NULL,NULL}', '{0,0}')";
     let server = Postgres::start();
     let client = client(&server.url()).await;
     // Nobody waits.
