@@ -35,10 +35,10 @@ BEGIN
     IF h.claims = 1 AND h.effective = h.declared AND h.agreed_until <= now_ms THEN
         DELETE FROM leasehold.claims c
         WHERE c.name = p_name AND c.id = p_id AND c.held > 0 AND coalesce(c.expires > now_ms, true)
-        RETURNING c.expires INTO until;
+        RETURNING c.expires + c.lock_delay INTO until;
         IF FOUND THEN
-            -- The only claim, and nothing else to remember: most releases end here. Undone, it would be held until its
-            -- lease ends, which is soon. Whoever has the lock after this commits later, and that makes this last too.
+            -- The only claim, and nothing else to remember: most releases end here. Undone, it would be lost when its lease
+            -- ends, and kept from others for its delay: both soon. Whoever has the lock after this commits later, and that makes this last too.
             DELETE FROM leasehold.keys k WHERE k.name = p_name;
             RETURN CASE WHEN p_refuse_for IS NULL AND until <= now_ms + 60000 THEN 'freed' ELSE 'held' END;
         END IF;

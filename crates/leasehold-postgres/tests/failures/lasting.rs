@@ -51,13 +51,14 @@ async fn who_was_granted_by_a_release_holds_after_a_crash() {
     nothing_is_left(&server, [holder, waiter]).await;
 }
 
-/// Whether this call waits for the disk when there were these claims: locks, ids and leases.
+/// Whether this call waits for the disk when there were these claims: locks, ids and leases, `+` lock delays.
 fn is_synced(server: &Postgres, claims: &[(&str, u8, &str)], call: &str) -> bool {
     let claims: String = claims
         .iter()
         .map(|(lock, id, lease)| {
+            let (lease, delay) = lease.split_once('+').unwrap_or((lease, "0"));
             format!(
-                "SELECT FROM leasehold.claim_1('{lock}', '\\x0{id}', 1, 1, 1, false, false, {lease}, 10000, 0, 0, 0, '', \
+                "SELECT FROM leasehold.claim_1('{lock}', '\\x0{id}', 1, 1, 1, false, false, {lease}, 10000, {delay}, 0, 0, '', \
                  '', NULL, NULL, NULL, false);"
             )
         })
@@ -80,6 +81,8 @@ async fn a_release_waits_for_the_disk_only_where_somebody_relies_on_it() {
     // Undone by a crash it would be held for long, or for ever.
     assert!(is_synced(&server, &[("a", 1, "600000")], ONE));
     assert!(is_synced(&server, &[("a", 1, "NULL")], ONE));
+    assert!(!is_synced(&server, &[("a", 1, "30000+20000")], ONE));
+    assert!(is_synced(&server, &[("a", 1, "30000+40000")], ONE));
     // Somebody is granted. Whoever shares that commit waits too, before it and after it.
     assert!(is_synced(&server, &[("a", 1, "30000"), ("a", 3, "30000")], ONE));
     assert!(is_synced(&server, &[("a", 1, "30000"), ("a", 3, "30000"), ("b", 2, "30000")], TWO));

@@ -247,14 +247,14 @@ fn a_runtime_that_is_gone_takes_its_calls_along_and_nobody_waits_for_them() {
         || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (calls, gone, stays) = (Calls::new(Server::Answers), runtime(), runtime());
     gone.block_on(calls.few());
-    let waits = stays.block_on(async {
-        let waits = calls.ask("claim a");
+    let mut waits = None;
+    stays.block_on(async {
+        waits = Some(calls.ask("claim a"));
         settled().await;
-        waits
     });
     // What was under way ends here, and sends off who waits: on a runtime that is gone.
     drop(gone);
-    let said = stays.block_on(waits).unwrap();
+    let said = stays.block_on(waits.expect("it was asked")).unwrap();
     assert_eq!(said.unwrap_err().kind(), ErrorKind::Indeterminate);
     assert_eq!(calls.0.crowd.lock().under_way, []);
     calls.pass(1);
