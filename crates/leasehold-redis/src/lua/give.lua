@@ -3,7 +3,9 @@
 -- the lock's name if it is one.
 local answer
 -- No error where it is no string: then it is nothing, or several claims.
-local alone = call('MGET', lock)[1]
+local there = call('MGET', lock, KEYS[1])
+local alone = there[1]
+fence = fence or there[2]
 local first = not alone and redis.pcall('ZRANGE', lock, '0', '5')
 local text = alone or first[1]
 if text and byte(text) == VERSION and sub(text, 2, 17) == id and byte(text, 18) ~= OTHER
