@@ -23,6 +23,22 @@ use crate::swift::{BOTH, lonely};
 /// # Errors
 /// `Indeterminate` when nobody knows what happened. Everything else means that nothing did.
 pub(crate) async fn perform(link: &Link, asked: &[&What], until: Instant) -> Result<Vec<Said>> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match attempt(link, asked, until).await {
+            Ok(said) => return Ok(said),
+            // The server found a deadlock, with another of these perhaps, and this one was undone.
+            Err(Stop::Again(_)) if tries < TRIES => {}
+            Err(stop) => return Err(stop.into_error()),
+        }
+    }
+}
+
+/// How often it is tried when others were in the way. Then each goes alone, and waits for its lock only.
+const TRIES: u32 = 3;
+
+async fn attempt(link: &Link, asked: &[&What], until: Instant) -> Result<Vec<Said>, Stop> {
     let prefix = &link.target.prefix;
     let mut wire = link.connected(until).await?;
     let taken = timeout_at(until, wire.say(&with(prefix, &question(asked)))).await.map_err(|_| late())?;
@@ -30,7 +46,7 @@ pub(crate) async fn perform(link: &Link, asked: &[&What], until: Instant) -> Res
         Ok(rows) => Taken::read(&rows)?,
         Err(cause) => {
             wire.undo(until).await;
-            return Err(Stop::before(cause).into_error());
+            return Err(Stop::before(cause));
         }
     };
     let (words, said) = changes(asked, taken);
@@ -46,9 +62,9 @@ pub(crate) async fn perform(link: &Link, asked: &[&What], until: Instant) -> Res
                 // Who asks alone finds the rows free.
                 wire.undo(until).await;
             }
-            Err(stop.into_error())
+            Err(stop)
         }
-        Err(_) => Err(Stop::Unknown("no answer in time".to_owned()).into_error()),
+        Err(_) => Err(Stop::Unknown("no answer in time".to_owned())),
     }
 }
 
