@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Capability, Client, ErrorKind, Feature, Key, Loss, Memory, Multi, Options, Released};
+use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -103,11 +104,13 @@ async fn opposite_orders_never_wait_in_a_circle(scene: Scene) -> Verdict {
     const ROUNDS: usize = 40;
     let [a, b, c] = keys(&scene);
     let orders = [[&a, &b, &c], [&c, &b, &a], [&b, &c, &a]];
-    let mut workers = Vec::new();
+    let (start, mut workers) = (Arc::new(Barrier::new(orders.len())), Vec::new());
     for order in orders {
-        let multi = all(&scene.fixture.connect().await?, &order);
+        let (multi, start) = (all(&scene.fixture.connect().await?, &order), start.clone());
         workers.push(tokio::spawn(async move {
             for _ in 0..ROUNDS {
+                // Together, or they might never meet.
+                soon(start.wait()).await?;
                 soon(multi.acquire()).await??.release().await?;
             }
             Ok::<_, Stop>(())
