@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use leasehold_bench::contest::{Effort, contest};
+use leasehold_bench::handover::{Times, Wake, hand_overs, rest};
 use leasehold_bench::report::{self, Report};
 use leasehold_bench::round::{Inside, Load};
 use leasehold_bench::subject::{Ours, Outcome, Subject};
@@ -18,7 +18,6 @@ use leasehold_consul::Consul;
 use leasehold_consul::raw::{Raw, Safe};
 use leasehold_core::{Client, Error};
 use leasehold_servers::consul::Consul as Server;
-use serde::Serialize;
 
 const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench consul [-- [--quick] [--json] [ROW...]]
 rows: all, or some of pairs-1 pairs-16 hot wake";
@@ -69,76 +68,18 @@ async fn client(url: &str) -> Result<Client, Error> {
     Client::new(Consul::from_url(url)?).await
 }
 
-/// Nanoseconds.
-#[derive(Debug, Serialize)]
-struct Wake {
-    grant_p50: u64,
-    grant_p99: u64,
-    bare_p50: u64,
-    bare_p99: u64,
-}
-
-impl fmt::Display for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |nanos: u64| nanos / 1000;
-        write!(
-            f,
-            "release to grant: p50 {} us, p99 {} us; bare delete to the answer of a blocking query, and a put: p50 {} us, p99 {} us; p50 {:.2} x, goal at most 1.5",
-            micros(self.grant_p50),
-            micros(self.grant_p99),
-            micros(self.bare_p50),
-            micros(self.bare_p99),
-            self.grant_p50 as f64 / self.bare_p50 as f64
-        )
-    }
-}
-
 async fn wake(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (mut grants, mut bare) = (histogram()?, histogram()?);
+    let (one, other) = (client(url).await?, client(url).await?);
+    let mut wake = Wake::beside(&[("bare delete to the answer of a blocking query, and a put", Some(1.5))]);
     for _ in 0..effort.rounds {
-        hand_overs(url, effort.round, &mut grants).await?;
-        events(url, effort.round, &mut bare).await?;
+        hand_overs([&one, &other], effort.round, &mut wake.grants).await?;
+        events(url, effort.round, &mut wake.beside[0].times).await?;
     }
-    Ok(Wake {
-        grant_p50: grants.value_at_quantile(0.5),
-        grant_p99: grants.value_at_quantile(0.99),
-        bare_p50: bare.value_at_quantile(0.5),
-        bare_p99: bare.value_at_quantile(0.99),
-    })
-}
-
-fn histogram() -> Outcome<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
-}
-
-/// Two clients hand one lock to and fro: each asks again as soon as it has released.
-async fn hand_overs(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
-    let (mut other, mut next) = (client(url).await?, client(url).await?);
-    let began = Instant::now();
-    let mut guard = other.mutex("bench/wake").acquire().await?;
-    while began.elapsed() < length {
-        let lock = next.mutex("bench/wake");
-        let waiting = tokio::spawn(async move {
-            let guard = lock.acquire().await?;
-            Ok::<_, Error>((guard, Instant::now()))
-        });
-        // It must be in the queue before the lock comes free.
-        while other.inspect("bench/wake").await?.is_none_or(|seen| seen.waiters.is_empty()) {
-            tokio::task::yield_now().await;
-        }
-        let released = Instant::now();
-        guard.release().await?;
-        let (granted, at) = waiting.await??;
-        times.saturating_record(u64::try_from((at - released).as_nanos())?);
-        guard = granted;
-        std::mem::swap(&mut next, &mut other);
-    }
-    guard.release().await?;
-    Ok(())
+    Ok(wake)
 }
 
 /// One deletes a key, the other hears of it and writes: what a lock cannot do without.
-async fn events(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
+async fn events(url: &str, length: Duration, times: &mut Times) -> Outcome<()> {
     let (one, two) = (Raw::new(url)?, Raw::new(url)?);
     let began = Instant::now();
     while began.elapsed() < length {
@@ -149,12 +90,11 @@ async fn events(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outc
             let next = other.put("bench/next").await?;
             Ok::<_, Error>((next, Instant::now()))
         });
-        // Its query must be there: nothing tells when.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        rest().await;
         let released = Instant::now();
         one.delete("bench/bare", index).await?;
         let (next, at) = waiting.await??;
-        times.saturating_record(u64::try_from((at - released).as_nanos())?);
+        times.add(at - released);
         two.delete("bench/next", next).await?;
     }
     Ok(())

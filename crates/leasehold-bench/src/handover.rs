@@ -5,9 +5,14 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use leasehold_core::{Client, Error};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::subject::Outcome;
+
+/// How long who waits and who holds rest before a release. Who waits must be listening by then, which nobody outside can
+/// see, and be done with the answer that said so. Threads that sleep are woken more slowly than those that have just
+/// worked, so whatever it is measured against gets the same [`rest`].
+const REST: Duration = Duration::from_millis(5);
 
 /// The longest that is told apart, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
@@ -34,23 +39,29 @@ impl Times {
     }
 }
 
+impl Serialize for Times {
+    /// Nanoseconds.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([("p50", self.quantile(0.5)), ("p99", self.quantile(0.99))])
+    }
+}
+
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "p50 {} us, p99 {} us", self.quantile(0.5) / 1000, self.quantile(0.99) / 1000)
     }
 }
 
-/// Two clients hand one lock to and fro for a while: each asks again as soon as the other has it. `settle` is how long who
-/// waits may need, after it is in the queue, until it would hear of its turn.
+/// Waits as long as both sides do before a release.
+pub async fn rest() {
+    tokio::time::sleep(REST).await;
+}
+
+/// Two clients hand one lock to and fro for a while: each asks again as soon as the other has it.
 ///
 /// # Errors
 /// The first of either client.
-pub async fn hand_overs(
-    clients: [&Client; 2],
-    length: Duration,
-    settle: Duration,
-    times: &mut Times,
-) -> Outcome<()> {
+pub async fn hand_overs(clients: [&Client; 2], length: Duration, times: &mut Times) -> Outcome<()> {
     const NAME: &str = "bench/wake";
     let [mut holder, mut next] = clients;
     let began = Instant::now();
@@ -61,10 +72,11 @@ pub async fn hand_overs(
             let guard = lock.acquire().await?;
             Ok::<_, Error>((guard, Instant::now()))
         });
+        // It must be in the queue before the lock comes free.
         while holder.inspect(NAME).await?.is_none_or(|seen| seen.waiters.is_empty()) {
             tokio::task::yield_now().await;
         }
-        tokio::time::sleep(settle).await;
+        rest().await;
         let released = Instant::now();
         guard.release().await?;
         let (granted, at) = waiting.await??;
@@ -77,36 +89,51 @@ pub async fn hand_overs(
 }
 
 /// Ours beside the least that it could take.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Wake {
     /// From a release to a grant.
     pub grants: Times,
-    /// The same without us.
-    pub bare: Times,
+    /// The same without us, in several ways.
+    pub beside: Vec<Bare>,
+}
+
+/// What takes the place of a release and a grant.
+#[derive(Clone, Debug)]
+pub struct Bare {
+    what: &'static str,
+    /// What our median should be at most, as a multiple of its median.
+    goal: Option<f64>,
+    /// How long it took.
+    pub times: Times,
 }
 
 impl Wake {
-    /// For people: what the bare one is, and what our median should be at most, as a multiple of its median.
-    pub fn line(&self, bare: &str, goal: Option<f64>) -> String {
-        let ratio = self.grants.quantile(0.5) as f64 / self.bare.quantile(0.5) as f64;
-        let goal = goal.map(|most| format!(", goal at most {most:.1}")).unwrap_or_default();
-        format!("release to grant: {}; {bare}: {}; p50 {ratio:.2} x{goal}", self.grants, self.bare)
-    }
-
-    /// For machines, in nanoseconds.
-    pub fn json(&self) -> Quantiles {
-        let [grant, bare] =
-            [&self.grants, &self.bare].map(|times| (times.quantile(0.5), times.quantile(0.99)));
-        Quantiles { grant_p50: grant.0, grant_p99: grant.1, bare_p50: bare.0, bare_p99: bare.1 }
+    /// Nothing is measured yet. Each is called something, and may be a goal.
+    pub fn beside(what: &[(&'static str, Option<f64>)]) -> Self {
+        let bare =
+            |(what, goal): &(&'static str, Option<f64>)| Bare { what, goal: *goal, times: Times::default() };
+        Self { grants: Times::default(), beside: what.iter().map(bare).collect() }
     }
 }
 
-/// Nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Quantiles {
-    pub grant_p50: u64,
-    pub grant_p99: u64,
-    pub bare_p50: u64,
-    pub bare_p99: u64,
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "release to grant: {}", self.grants)?;
+        for Bare { what, goal, times } in &self.beside {
+            let ratio = self.grants.quantile(0.5) as f64 / times.quantile(0.5) as f64;
+            write!(f, "\n{what}: {times}; ours {ratio:.2} x")?;
+            if let Some(most) = goal {
+                write!(f, ", goal at most {most:.1}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Wake {
+    /// Nanoseconds, each by what it is called.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = [("release to grant", &self.grants)].into_iter();
+        serializer.collect_map(all.chain(self.beside.iter().map(|bare| (bare.what, &bare.times))))
+    }
 }

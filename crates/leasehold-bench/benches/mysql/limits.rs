@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_bench::handover::Times;
+use leasehold_bench::handover::{Times, rest};
 use leasehold_bench::round::Inside;
 use leasehold_bench::subject::{Outcome, Subject};
 use mysql_async::prelude::Queryable;
@@ -108,8 +108,7 @@ pub(crate) async fn waited(url: &str, length: Duration, times: &mut Times) -> Ou
             take(&mut next, "wake").await?;
             Outcome::Ok((next, Instant::now()))
         });
-        // Time to get there.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        rest().await;
         let released = Instant::now();
         holder.exec_drop("DO RELEASE_LOCK(?)", ("wake",)).await?;
         let (granted, at) = waiting.await??;

@@ -63,11 +63,11 @@ async fn hot(url: &str, effort: Effort) -> Outcome<Vec<Result>> {
 async fn wake(url: &str, effort: Effort) -> Outcome<Wake> {
     // Who waits with a client of the same store is told at once: these are two processes as far as they know.
     let (one, other) = (client(url, "lease").await?, client(url, "lease").await?);
-    let mut wake = Wake::default();
+    let mut wake = Wake::beside(&[("GET_LOCK that waits", None)]);
     for _ in 0..effort.rounds {
         // One takes up to 30 ms, and the 99th percentile needs some hundreds.
-        hand_overs([&one, &other], 4 * effort.round, Duration::ZERO, &mut wake.grants).await?;
-        waited(url, effort.round, &mut wake.bare).await?;
+        hand_overs([&one, &other], 4 * effort.round, &mut wake.grants).await?;
+        waited(url, effort.round, &mut wake.beside[0].times).await?;
     }
     Ok(wake)
 }
@@ -90,8 +90,8 @@ async fn run(asked: Asked) -> Outcome<()> {
             "hot" => hot(&url, effort).await?,
             _ => {
                 let wake = wake(&url, effort).await?;
-                show(&wake.line("GET_LOCK that waits", None))?;
-                others.insert(row.to_owned(), serde_json::to_value(wake.json())?);
+                show(&wake.to_string())?;
+                others.insert(row.to_owned(), serde_json::to_value(&wake)?);
                 Vec::new()
             }
         };

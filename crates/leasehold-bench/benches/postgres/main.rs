@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use leasehold_bench::command::{self, Asked, Form};
 use leasehold_bench::contest::{self, Effort, contest};
+use leasehold_bench::handover::Wake;
 use leasehold_bench::report::{self, Report};
 use leasehold_bench::round::Load;
 use leasehold_bench::subject::{Ours, Outcome};
@@ -39,7 +40,7 @@ struct Run {
     url: String,
     form: Form,
     report: Report,
-    wakes: Vec<wake::Wake>,
+    wakes: Vec<Wake>,
 }
 
 impl Run {
@@ -135,8 +136,7 @@ async fn run(asked: Asked) -> Outcome<()> {
         run.row(row).await?;
     }
     if run.form == Form::Machines {
-        let wakes: Vec<_> = run.wakes.iter().map(wake::Wake::json).collect();
-        let all = serde_json::json!({ "pairs": run.report, "release_to_grant": wakes });
+        let all = serde_json::json!({ "pairs": run.report, "release_to_grant": run.wakes });
         writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&all)?)?;
     }
     Ok(())

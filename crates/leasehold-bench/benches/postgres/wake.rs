@@ -1,64 +1,29 @@
 //! From a release to the next holder's hands, beside a bare message from one connection to another.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use leasehold_bench::contest::Effort;
-use leasehold_bench::handover::{Times, hand_overs};
+use leasehold_bench::handover::{Times, Wake, hand_overs, rest};
 use leasehold_bench::subject::Outcome;
 use leasehold_core::Options;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::limits::connect;
 use crate::ours;
 
-#[derive(Debug, Default)]
-pub(crate) struct Wake {
-    grants: Times,
-    messages: Times,
-    durable: Times,
-}
-
-impl fmt::Display for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { grants, messages, durable } = self;
-        let times = |other: &Times| grants.quantile(0.5) as f64 / other.quantile(0.5) as f64;
-        write!(
-            f,
-            "release to grant: {grants}\n\
-             bare NOTIFY to receive: {messages}; ours {:.2} x, goal 1.5\n\
-             durable write and NOTIFY to receive: {durable}; ours {:.2} x",
-            times(messages),
-            times(durable),
-        )
-    }
-}
-
-impl Wake {
-    /// For machines, in nanoseconds.
-    pub(crate) fn json(&self) -> Value {
-        let both = |times: &Times| json!({ "p50": times.quantile(0.5), "p99": times.quantile(0.99) });
-        json!({
-            "release_to_grant": both(&self.grants),
-            "notify": both(&self.messages),
-            "durable_write_and_notify": both(&self.durable),
-        })
-    }
-}
-
 pub(crate) async fn measure(url: &str, effort: Effort) -> Outcome<Wake> {
     let (one, other) = (ours(url, Options::new()).await?.0, ours(url, Options::new()).await?.0);
     let (mut bare, mut written) = (Wire::connect(url, NOTIFY).await?, Wire::connect(url, DURABLE).await?);
     // The first calls of a connection make its plans.
-    hand_overs([&one, &other], effort.round / 5, Duration::ZERO, &mut Times::default()).await?;
-    let mut wake = Wake::default();
+    hand_overs([&one, &other], effort.round / 5, &mut Times::default()).await?;
+    let mut wake =
+        Wake::beside(&[("bare NOTIFY to receive", Some(1.5)), ("durable write and NOTIFY to receive", None)]);
     for _ in 0..effort.rounds {
-        hand_overs([&one, &other], effort.round, Duration::ZERO, &mut wake.grants).await?;
-        bare.messages(effort.round, &mut wake.messages).await?;
-        written.messages(effort.round, &mut wake.durable).await?;
+        hand_overs([&one, &other], effort.round, &mut wake.grants).await?;
+        bare.messages(effort.round, &mut wake.beside[0].times).await?;
+        written.messages(effort.round, &mut wake.beside[1].times).await?;
     }
     Ok(wake)
 }
@@ -97,6 +62,7 @@ impl Wire {
     async fn messages(&mut self, length: Duration, times: &mut Times) -> Outcome<()> {
         let began = Instant::now();
         while began.elapsed() < length {
+            rest().await;
             let sent = Instant::now();
             self.notifier.batch_execute(self.statement).await?;
             let at = self.hears.recv().await.ok_or("the subscriber is gone")?;

@@ -8,6 +8,7 @@ mod layers;
 mod limits;
 mod peers;
 mod processes;
+mod queue;
 mod wake;
 
 use std::fmt::Display;
@@ -24,15 +25,16 @@ use serde::Serialize;
 
 use limits::{BlpopLoop, SetAndDelete, TwoScripts};
 use peers::{AsyncRedisLock, Rslock};
+use queue::ScriptQueue;
 
 const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench redis [-- [--quick] [--json] [ROW...]]
-rows: all, or some of pairs-1 pairs-16 pairs-256 hot hot-1ms wake processes holding layers-1 layers-16 layers-256 hot-fair";
+rows: all, or some of pairs-1 pairs-16 pairs-256 hot hot-1ms wake processes holding layers-1 layers-16 layers-256 hot-fair hot-scripts";
 
 /// What is measured unless rows are named: what an issue asks for. The layers only explain.
 const ROWS: [&str; 8] =
     ["pairs-1", "pairs-16", "pairs-256", "hot", "hot-1ms", "wake", "processes", "holding"];
 /// Where the time of an uncontended pair goes, and the hot lock beside its limit alone.
-const LAYERS: [&str; 4] = ["layers-1", "layers-16", "layers-256", "hot-fair"];
+const LAYERS: [&str; 5] = ["layers-1", "layers-16", "layers-256", "hot-fair", "hot-scripts"];
 
 /// A client of ours on this server.
 pub(crate) async fn ours(url: &str, options: Options) -> Outcome<Ours> {
@@ -77,6 +79,7 @@ impl Run {
             "hot" => self.contended(Load::Together(64)).await,
             "hot-1ms" => self.contended(Load::Working(64)).await,
             "hot-fair" => self.fair(Load::Together(64)).await,
+            "hot-scripts" => self.least(Load::Together(64)).await,
             "layers-1" => self.other(row, &layers::measure(&url, self.server, 1, effort).await?),
             "layers-16" => self.other(row, &layers::measure(&url, self.server, 16, effort).await?),
             "layers-256" => self.other(row, &layers::measure(&url, self.server, 256, effort).await?),
@@ -117,6 +120,15 @@ impl Run {
         let effort = self.report.effort;
         let limit = ("BLPOP, RPUSH", BlpopLoop::connect(&self.url, load.tasks()).await?);
         self.add(contest("redis", load, effort, self.ours().await?, limit).await?.goal(0.8))
+    }
+
+    /// What the least that a fair lock could do costs, beside the bare hand-over and beside ours.
+    async fn least(&mut self, load: Load) -> Outcome<()> {
+        let effort = self.report.effort;
+        let limit = ("BLPOP, RPUSH", BlpopLoop::connect(&self.url, load.tasks()).await?);
+        let least = ("a queue in two minimal scripts", ScriptQueue::connect(&self.url).await?);
+        self.add(contest("redis", load, effort, least.clone(), limit).await?)?;
+        self.add(contest("redis", load, effort, self.ours().await?, least).await?)
     }
 
     async fn contended(&mut self, load: Load) -> Outcome<()> {

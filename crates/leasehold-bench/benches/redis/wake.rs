@@ -1,90 +1,48 @@
-//! From a release to the next holder's hands, beside a bare message from one connection to another.
+//! From a release to the next holder's hands, beside a bare message from one connection to another, and beside the same
+//! message sent by a script that does the least that a release must.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use hdrhistogram::Histogram;
 use leasehold_bench::contest::Effort;
+use leasehold_bench::handover::{Times, Wake, hand_overs, rest};
 use leasehold_bench::subject::Outcome;
 use leasehold_core::Options;
-use serde::Serialize;
+use redis::Script;
 use tokio::sync::mpsc;
 
 use crate::limits::connect;
 use crate::ours;
 
-/// Nanoseconds.
-#[derive(Debug, Serialize)]
-pub(crate) struct Wake {
-    grant_p50: u64,
-    grant_p99: u64,
-    message_p50: u64,
-    message_p99: u64,
+/// Whose message is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    /// `PUBLISH`.
+    Bare,
+    /// A script that names the next holder, draws its token and tells it.
+    Script,
 }
 
-impl fmt::Display for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = |nanos: u64| nanos / 1000;
-        write!(
-            f,
-            "release to grant: p50 {} us, p99 {} us; bare publish to receive: p50 {} us, p99 {} us; p50 {:.2} x, goal at most 1.5",
-            micros(self.grant_p50),
-            micros(self.grant_p99),
-            micros(self.message_p50),
-            micros(self.message_p99),
-            self.grant_p50 as f64 / self.message_p50 as f64
-        )
-    }
-}
+const RELEASE: &str = "
+redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)
+return redis.call('PUBLISH', 'bench/channel', redis.call('INCR', KEYS[2]))";
 
 pub(crate) async fn measure(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (mut grants, mut messages) = (histogram()?, histogram()?);
+    let (one, other) = (ours(url, Options::new()).await?.0, ours(url, Options::new()).await?.0);
+    let mut wake = Wake::beside(&[
+        ("bare publish to receive", Some(1.5)),
+        ("publish by a minimal script to receive", None),
+    ]);
     for _ in 0..effort.rounds {
-        hand_overs(url, effort.round, &mut grants).await?;
-        published(url, effort.round, &mut messages).await?;
+        hand_overs([&one, &other], effort.round, &mut wake.grants).await?;
+        published(url, Sender::Bare, effort.round, &mut wake.beside[0].times).await?;
+        published(url, Sender::Script, effort.round, &mut wake.beside[1].times).await?;
     }
-    Ok(Wake {
-        grant_p50: grants.value_at_quantile(0.5),
-        grant_p99: grants.value_at_quantile(0.99),
-        message_p50: messages.value_at_quantile(0.5),
-        message_p99: messages.value_at_quantile(0.99),
-    })
-}
-
-fn histogram() -> Outcome<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
-}
-
-/// Two clients hand one lock to and fro: each asks again as soon as it has released.
-async fn hand_overs(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
-    let (holder, waiter) = (ours(url, Options::new()).await?.0, ours(url, Options::new()).await?.0);
-    let began = Instant::now();
-    let mut guard = holder.mutex("bench/wake").acquire().await?;
-    let (mut next, mut other) = (waiter, holder);
-    while began.elapsed() < length {
-        let lock = next.mutex("bench/wake");
-        let waiting = tokio::spawn(async move {
-            let guard = lock.acquire().await?;
-            Ok::<_, leasehold_core::Error>((guard, Instant::now()))
-        });
-        // It must be in the queue before the lock comes free.
-        while other.inspect("bench/wake").await?.is_none_or(|seen| seen.waiters.is_empty()) {
-            tokio::task::yield_now().await;
-        }
-        let released = Instant::now();
-        guard.release().await?;
-        let (granted, at) = waiting.await??;
-        times.saturating_record(u64::try_from((at - released).as_nanos())?);
-        guard = granted;
-        std::mem::swap(&mut next, &mut other);
-    }
-    guard.release().await?;
-    Ok(())
+    Ok(wake)
 }
 
 /// One connection publishes, another receives and passes it on to a task.
-async fn published(url: &str, length: Duration, times: &mut Histogram<u64>) -> Outcome<()> {
+async fn published(url: &str, by: Sender, length: Duration, times: &mut Times) -> Outcome<()> {
     let mut publisher = connect(url).await?;
     let mut subscriber = redis::Client::open(url)?.get_async_pubsub().await?;
     subscriber.subscribe("bench/channel").await?;
@@ -97,12 +55,21 @@ async fn published(url: &str, length: Duration, times: &mut Histogram<u64>) -> O
             }
         }
     });
-    let began = Instant::now();
+    let (began, release) = (Instant::now(), Script::new(RELEASE));
     while began.elapsed() < length {
+        rest().await;
         let sent = Instant::now();
-        let _: i64 = redis::cmd("PUBLISH").arg("bench/channel").arg("x").query_async(&mut publisher).await?;
+        let _: i64 = match by {
+            Sender::Bare => {
+                redis::cmd("PUBLISH").arg("bench/channel").arg("x").query_async(&mut publisher).await?
+            }
+            Sender::Script => {
+                let mut call = release.prepare_invoke();
+                call.key("bench/held").key("bench/fence").arg("x").invoke_async(&mut publisher).await?
+            }
+        };
         let at = hears.recv().await.ok_or("the subscriber is gone")?;
-        times.saturating_record(u64::try_from((at - sent).as_nanos())?);
+        times.add(at - sent);
     }
     listening.abort();
     Ok(())
