@@ -71,7 +71,7 @@ async fn client(url: &str) -> Result<Client, Error> {
 }
 
 async fn wake(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (one, other) = (client(url).await?, client(url).await?);
+    let (one, other) = (Ours(client(url).await?), Ours(client(url).await?));
     let mut wake = Wake::beside(&[("bare delete to watch event, and a put", Some(1.5))]);
     for _ in 0..effort.rounds {
         hand_overs([&one, &other], effort.round, &mut wake.grants).await?;

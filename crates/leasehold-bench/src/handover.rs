@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use leasehold_core::{Client, Error};
 use serde::{Serialize, Serializer};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use crate::subject::Outcome;
+use crate::subject::{Outcome, Subject};
 
 /// How long who waits and who holds rest before a release. Who waits must be listening by then, which nobody outside can
 /// see, and be done with the answer that said so. Threads that sleep are woken more slowly than those that have just
@@ -57,35 +58,61 @@ pub async fn rest() {
     tokio::time::sleep(REST).await;
 }
 
-/// Two clients hand one lock to and fro for a while: each asks again as soon as the other has it.
+/// One that has asked for the lock, on a task of its own.
+struct Turn {
+    granted: oneshot::Receiver<Instant>,
+    may_go: oneshot::Sender<()>,
+    released: oneshot::Receiver<Instant>,
+    pair: JoinHandle<Outcome<()>>,
+}
+
+impl Turn {
+    fn take(subject: impl Subject) -> Self {
+        let (has_it, granted) = oneshot::channel();
+        let (may_go, go) = oneshot::channel();
+        let (goes, released) = oneshot::channel();
+        // Who listens may have gone, because the other one failed.
+        let inside = async move {
+            let _ = has_it.send(Instant::now());
+            let _ = go.await;
+            let _ = goes.send(Instant::now());
+        };
+        let pair = tokio::spawn(async move { subject.pair("bench/wake", inside).await });
+        Self { granted, may_go, released, pair }
+    }
+
+    /// When it has the lock.
+    async fn granted(&mut self) -> Outcome<Instant> {
+        if let Ok(at) = (&mut self.granted).await {
+            return Ok(at);
+        }
+        (&mut self.pair).await??;
+        Err("released what it never held".into())
+    }
+}
+
+/// Two hand one lock to and fro for a while: each asks again as soon as the other has it.
 ///
 /// # Errors
-/// The first of either client.
-pub async fn hand_overs(clients: [&Client; 2], length: Duration, times: &mut Times) -> Outcome<()> {
-    const NAME: &str = "bench/wake";
-    let [mut holder, mut next] = clients;
+/// The first of either.
+pub async fn hand_overs(subjects: [&impl Subject; 2], length: Duration, times: &mut Times) -> Outcome<()> {
     let began = Instant::now();
-    let mut guard = holder.mutex(NAME).acquire().await?;
-    while began.elapsed() < length {
-        let lock = next.mutex(NAME);
-        let waiting = tokio::spawn(async move {
-            let guard = lock.acquire().await?;
-            Ok::<_, Error>((guard, Instant::now()))
-        });
-        // It must be in the queue before the lock comes free.
-        while holder.inspect(NAME).await?.is_none_or(|seen| seen.waiters.is_empty()) {
-            tokio::task::yield_now().await;
-        }
+    let mut holder = Turn::take(subjects[0].clone());
+    holder.granted().await?;
+    for turn in 1.. {
+        let mut next = Turn::take(subjects[turn % 2].clone());
         rest().await;
-        let released = Instant::now();
-        guard.release().await?;
-        let (granted, at) = waiting.await??;
-        times.add(at - released);
-        guard = granted;
-        std::mem::swap(&mut next, &mut holder);
+        let _ = holder.may_go.send(());
+        let granted = next.granted().await?;
+        times.add(granted - holder.released.await?);
+        holder.pair.await??;
+        holder = next;
+        if began.elapsed() >= length {
+            break;
+        }
     }
-    guard.release().await?;
-    Ok(())
+    let _ = holder.may_go.send(());
+    holder.pair.await?
 }
 
 /// Ours beside the least that it could take.

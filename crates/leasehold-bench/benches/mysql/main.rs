@@ -29,13 +29,9 @@ const FULL: Effort = Effort { rounds: 5, round: Duration::from_millis(500) };
 /// How many connections a store of ours makes.
 const CONNECTIONS: usize = 8;
 
-async fn client(url: &str, mode: &str) -> Outcome<Client> {
-    Ok(Client::new(Mysql::from_url(&format!("{url}?mode={mode}"))?).await?)
-}
-
 /// Ours in a mode, and its name.
 async fn ours(url: &str, mode: &'static str) -> Outcome<(&'static str, Ours)> {
-    Ok((mode, Ours(client(url, mode).await?)))
+    Ok((mode, Ours(Client::new(Mysql::from_url(&format!("{url}?mode={mode}"))?).await?)))
 }
 
 async fn pairs(url: &str, tasks: usize, effort: Effort) -> Outcome<Vec<Result>> {
@@ -62,7 +58,7 @@ async fn hot(url: &str, effort: Effort) -> Outcome<Vec<Result>> {
 
 async fn wake(url: &str, effort: Effort) -> Outcome<Wake> {
     // Who waits with a client of the same store is told at once: these are two processes as far as they know.
-    let (one, other) = (client(url, "lease").await?, client(url, "lease").await?);
+    let (one, other) = (ours(url, "lease").await?.1, ours(url, "lease").await?.1);
     let mut wake = Wake::beside(&[("GET_LOCK that waits", None)]);
     for _ in 0..effort.rounds {
         // One takes up to 30 ms, and the 99th percentile needs some hundreds.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_bench::contest::Effort;
 use leasehold_bench::handover::{Times, Wake, hand_overs, rest};
-use leasehold_bench::subject::Outcome;
+use leasehold_bench::subject::{Ours, Outcome};
 use leasehold_core::Options;
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
@@ -14,18 +14,39 @@ use crate::limits::connect;
 use crate::ours;
 
 pub(crate) async fn measure(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (one, other) = (ours(url, Options::new()).await?.0, ours(url, Options::new()).await?.0);
-    let (mut bare, mut written) = (Wire::connect(url, NOTIFY).await?, Wire::connect(url, DURABLE).await?);
+    let lease = two(url, "lease").await?;
+    let sessions = [two(url, "rowlock").await?, two(url, "advisory").await?];
+    let mut bare = [Wire::connect(url, NOTIFY).await?, Wire::connect(url, DURABLE).await?];
+    let mut wake = Wake::beside(&[
+        ("bare NOTIFY to receive", Some(1.5)),
+        ("durable write and NOTIFY to receive", None),
+        ("leasehold, rowlock", None),
+        ("leasehold, advisory", None),
+        #[cfg(peers)]
+        ("sqlx 0.8 PgAdvisoryLock", None),
+    ]);
+    #[cfg(peers)]
+    let sqlx = crate::peers::Sqlx::connect(url, 2).await?;
     // The first calls of a connection make its plans.
-    hand_overs([&one, &other], effort.round / 5, &mut Times::default()).await?;
-    let mut wake =
-        Wake::beside(&[("bare NOTIFY to receive", Some(1.5)), ("durable write and NOTIFY to receive", None)]);
+    hand_overs([&lease[0], &lease[1]], effort.round / 5, &mut Times::default()).await?;
     for _ in 0..effort.rounds {
-        hand_overs([&one, &other], effort.round, &mut wake.grants).await?;
-        bare.messages(effort.round, &mut wake.beside[0].times).await?;
-        written.messages(effort.round, &mut wake.beside[1].times).await?;
+        hand_overs([&lease[0], &lease[1]], effort.round, &mut wake.grants).await?;
+        for (wire, beside) in bare.iter_mut().zip(&mut wake.beside[..2]) {
+            wire.messages(effort.round, &mut beside.times).await?;
+        }
+        for ([one, other], beside) in sessions.iter().zip(&mut wake.beside[2..4]) {
+            hand_overs([one, other], effort.round, &mut beside.times).await?;
+        }
+        #[cfg(peers)]
+        hand_overs([&sqlx, &sqlx], effort.round, &mut wake.beside[4].times).await?;
     }
     Ok(wake)
+}
+
+/// Two clients that know nothing of each other.
+async fn two(url: &str, mode: &str) -> Outcome<[Ours; 2]> {
+    let url = format!("{url}?mode={mode}");
+    Ok([ours(&url, Options::new()).await?, ours(&url, Options::new()).await?])
 }
 
 /// A message alone is never flushed to the disk. A release that grants is, and its message is sent after that.

@@ -28,7 +28,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)
 return redis.call('PUBLISH', 'bench/channel', redis.call('INCR', KEYS[2]))";
 
 pub(crate) async fn measure(url: &str, effort: Effort) -> Outcome<Wake> {
-    let (one, other) = (ours(url, Options::new()).await?.0, ours(url, Options::new()).await?.0);
+    let (one, other) = (ours(url, Options::new()).await?, ours(url, Options::new()).await?);
     let mut wake = Wake::beside(&[
         ("bare publish to receive", Some(1.5)),
         ("publish by a minimal script to receive", None),

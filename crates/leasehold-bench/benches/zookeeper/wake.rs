@@ -10,7 +10,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{ours, raw};
 
 pub(crate) async fn measure(port: u16, effort: Effort) -> Outcome<Wake> {
-    let (one, other) = (ours(port).await?.0, ours(port).await?.0);
+    let (one, other) = (ours(port).await?, ours(port).await?);
     let mut wake = Wake::beside(&[("bare event and a write", Some(1.5))]);
     for _ in 0..effort.rounds {
         hand_overs([&one, &other], effort.round, &mut wake.grants).await?;
