@@ -238,6 +238,14 @@ impl Connection for Line {
         if taken { self.link.draw().await.map(Some) } else { Ok(None) }
     }
 
+    const HAS_QUEUE: bool = false;
+
+    async fn wait(&self, key: &Key, sharing: Sharing, _: Duration) -> Result<Option<u64>> {
+        self.take(key, sharing).await
+    }
+
+    async fn cancel(&self) {}
+
     async fn give(&self, key: &Key, sharing: Sharing) -> Result<()> {
         match self.target().mode {
             Mode::RowLock => self.unlock_row(key, sharing).await,

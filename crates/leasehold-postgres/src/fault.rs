@@ -88,6 +88,11 @@ pub(crate) fn is_missing(error: &tokio_postgres::Error) -> bool {
     code(error).is_some_and(|code| codes.contains(&code.code()))
 }
 
+/// Whether a statement was ended because its time was over, or because somebody asked for that.
+pub(crate) fn is_over(error: &tokio_postgres::Error) -> bool {
+    code(error).is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code))
+}
+
 /// Whether a pooler refused the settings of our session.
 pub(crate) fn is_pooler(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|said| {

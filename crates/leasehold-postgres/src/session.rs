@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::ask;
-use crate::fault::{Silence, Unreachable, is_missing};
+use crate::fault::{Silence, Unreachable, is_missing, is_over};
 use crate::link::Link;
 use crate::link::dial::{Dialed, Task, Way};
 use crate::names::encode;
@@ -147,8 +147,18 @@ pub(crate) struct Line {
 
 /// The statements, as the server knows them.
 enum Said {
-    Advisory { take: [Statement; 2], give: [Statement; 2] },
-    RowLock { make: Statement, take: [Statement; 2], clean: Statement, sweep: Statement },
+    Advisory {
+        take: [Statement; 2],
+        wait: [Statement; 2],
+        give: [Statement; 2],
+    },
+    RowLock {
+        make: Statement,
+        take: [Statement; 2],
+        wait: [Statement; 2],
+        clean: Statement,
+        sweep: Statement,
+    },
 }
 
 impl std::fmt::Debug for Said {
@@ -163,14 +173,7 @@ impl std::fmt::Debug for Said {
 /// First for who shares, then for who is alone. The number is drawn when the lock is there: tokens rise in the order of grants.
 fn takes(mode: Mode) -> [String; 2] {
     match mode {
-        Mode::RowLock => ["share", "update"].map(|how| {
-            // The row is locked inside; what is outside happens after that. The name of the program ends with the transaction.
-            format!(
-                "WITH it AS MATERIALIZED (SELECT FROM leasehold.rows r WHERE r.name = $1 FOR {how} SKIP LOCKED) \
-                 SELECT nextval('leasehold.numbers'), \
-                 set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) FROM it"
-            )
-        }),
+        Mode::RowLock => rows(" SKIP LOCKED"),
         _ => ["_shared", ""].map(|how| {
             format!(
                 "SELECT CASE WHEN pg_try_advisory_lock{how}(hashtextextended($1, 0)) \
@@ -178,6 +181,32 @@ fn takes(mode: Mode) -> [String; 2] {
             )
         }),
     }
+}
+
+/// The same for who waits until the lock is free, as long as the limit allows.
+fn waits(mode: Mode) -> [String; 2] {
+    match mode {
+        Mode::RowLock => rows(""),
+        _ => ["_shared", ""].map(|how| {
+            // One in the other, so that one happens after the other.
+            format!(
+                "SELECT CASE WHEN set_config('lock_timeout', $2, true) IS NOT NULL \
+                 THEN CASE WHEN pg_advisory_lock{how}(hashtextextended($1, 0))::text IS NOT NULL \
+                 THEN nextval('leasehold.numbers') END END"
+            )
+        }),
+    }
+}
+
+fn rows(if_locked: &str) -> [String; 2] {
+    ["share", "update"].map(|how| {
+            // The row is locked inside; what is outside happens after that. The name of the program ends with the transaction.
+            format!(
+                "WITH it AS MATERIALIZED (SELECT FROM leasehold.rows r WHERE r.name = $1 FOR {how}{if_locked}) \
+                 SELECT nextval('leasehold.numbers'), \
+                 set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) FROM it"
+            )
+    })
 }
 
 const GIVE: [&str; 2] = [
@@ -196,7 +225,7 @@ const SWEEP: &str = "DELETE FROM leasehold.rows WHERE name IN \
 impl Said {
     async fn prepare(client: &Client, way: &Way) -> Result<Self, tokio_postgres::Error> {
         let mode = way.target.mode;
-        let mut texts = takes(mode).to_vec();
+        let mut texts = [takes(mode), waits(mode)].concat();
         match mode {
             Mode::RowLock => texts.extend([MAKE, CLEAN, SWEEP].map(str::to_owned)),
             _ => texts.extend(GIVE.map(str::to_owned)),
@@ -207,10 +236,10 @@ impl Said {
             texts.iter().map(|text| client.prepare_typed(text, &[Type::TEXT, Type::TEXT][..types(text)]));
         let mut all = try_join_all(prepare).await?.into_iter();
         let mut next = || all.next().expect("as many as there are texts");
-        let take = [next(), next()];
+        let (take, wait) = ([next(), next()], [next(), next()]);
         Ok(match mode {
-            Mode::RowLock => Self::RowLock { make: next(), take, clean: next(), sweep: next() },
-            _ => Self::Advisory { take, give: [next(), next()] },
+            Mode::RowLock => Self::RowLock { make: next(), take, wait, clean: next(), sweep: next() },
+            _ => Self::Advisory { take, wait, give: [next(), next()] },
         })
     }
 }
@@ -218,6 +247,14 @@ impl Said {
 impl Line {
     fn hashed(&self, key: &Key) -> String {
         hashed(&self.link.way().target.schema, key)
+    }
+
+    /// Ends an attempt to get a lock.
+    async fn let_go(&self, key: &Key, sharing: Sharing) -> Result<()> {
+        match &self.said {
+            Said::Advisory { .. } => self.give(key, sharing).await,
+            Said::RowLock { .. } => self.client.batch_execute("ROLLBACK").await.map_err(failed),
+        }
     }
 }
 
@@ -251,11 +288,45 @@ impl Connection for Line {
                 .await;
                 made.and(begun).map_err(failed)?;
                 let Some(row) = taken.map_err(failed)? else {
-                    client.batch_execute("ROLLBACK").await.map_err(failed)?;
-                    return Ok(None);
+                    return self.let_go(key, sharing).await.map(|()| None);
                 };
                 Ok(Some(reply::get::<i64>(&row, 0)?.cast_unsigned()))
             }
+        }
+    }
+
+    const HAS_QUEUE: bool = true;
+
+    async fn wait(&self, key: &Key, sharing: Sharing, at_most: Duration) -> Result<Option<u64>> {
+        // No limit would be 0.
+        let limit = at_most.as_millis().max(1).to_string();
+        let (name, hashed, client) = (encode(key.as_str()), self.hashed(key), &self.client);
+        let row = match &self.said {
+            Said::Advisory { wait, .. } => client.query_opt(&wait[at(sharing)], &[&hashed, &limit]).await,
+            Said::RowLock { make, wait, .. } => {
+                let begin = format!("BEGIN; SET LOCAL lock_timeout = {limit}");
+                let (made, begun, taken) = join3(
+                    client.execute(make, &[&name]),
+                    client.batch_execute(&begin),
+                    client.query_opt(&wait[at(sharing)], &[&name, &hashed]),
+                )
+                .await;
+                made.map(drop).and(begun).and(taken)
+            }
+        };
+        match row {
+            Ok(Some(row)) => Ok(Some(reply::get::<i64>(&row, 0)?.cast_unsigned())),
+            Err(error) if !is_over(&error) => Err(failed(error)),
+            // The row was removed, or the time is over. What failed may have the lock all the same: a session keeps it.
+            _ => self.let_go(key, sharing).await.map(|()| None),
+        }
+    }
+
+    async fn cancel(&self) {
+        let way = self.link.way();
+        let asked = timeout(way.target.connect_timeout, way.cancel(&self.client)).await;
+        if !matches!(asked, Ok(Ok(()))) {
+            tracing::debug!("cannot cancel a wait: it ends by itself");
         }
     }
 

@@ -142,6 +142,11 @@ impl Postgres {
         self.place.directory()
     }
 
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        log(self.place.directory())
+    }
+
     /// Whether it runs.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()

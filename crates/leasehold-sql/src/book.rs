@@ -41,6 +41,8 @@ struct Desk<C> {
     taken: HashMap<Key, (Sharing, usize)>,
     /// When the last statement was sent that the server has answered.
     heard: Instant,
+    /// One waits on it for its lock at the server, so that nothing can be said there.
+    waits: bool,
 }
 
 /// Where a claim can be.
@@ -83,11 +85,11 @@ impl<C> Book<C> {
     }
 
     pub(crate) fn add(&mut self, line: Arc<Line<C>>, sent: Instant) {
-        self.desks.insert(line.id, Desk { line, taken: HashMap::new(), heard: sent });
+        self.desks.insert(line.id, Desk { line, taken: HashMap::new(), heard: sent, waits: false });
     }
 
-    /// Notes a claim on a line that has room for it.
-    pub(crate) fn seat(&mut self, claim: &Claim, carries: Carries) -> Room<C> {
+    /// Notes a claim on a line that has room for it. One that waits has a line of its own meanwhile.
+    pub(crate) fn seat(&mut self, claim: &Claim, carries: Carries, waits: bool) -> Room<C> {
         if self.refused.get(&claim.id).is_some_and(|until| *until > Instant::now()) {
             return Room::Refused;
         }
@@ -96,9 +98,10 @@ impl<C> Book<C> {
             // One that was silent for long may be ending at this moment.
             let is_fresh = desk.heard.elapsed() < line.lease.mul_f64(0.8);
             is_fresh
+                && !desk.waits
                 && Some(line.lease) == claim.lease
                 && line.inbox == claim.inbox
-                && (carries == Carries::Many || desk.taken.is_empty())
+                && ((carries == Carries::Many && !waits) || desk.taken.is_empty())
         };
         let Some(desk) = self.desks.values_mut().find(fits) else { return Room::Nowhere };
         let how = sharing(claim);
@@ -109,11 +112,24 @@ impl<C> Book<C> {
                 desk.taken.insert(claim.key.clone(), (how, 1));
             }
         }
+        desk.waits = waits;
         let (line, slot) = (desk.line.clone(), Slot::default());
         let ours = slot.clone().try_lock_owned().expect("nobody else knows it yet");
         let entry = Entry { claim: claim.clone(), line: line.clone(), since: Instant::now(), slot };
         self.entries.insert(claim.id, entry);
         Room::Here(line, ours)
+    }
+
+    /// Nobody waits on the line any more.
+    pub(crate) fn waited(&mut self, line: &Line<C>) {
+        if let Some(desk) = self.desks.get_mut(&line.id) {
+            desk.waits = false;
+        }
+    }
+
+    /// Whether one waits on the line at this moment.
+    pub(crate) fn waits(&self, line: &Line<C>) -> bool {
+        self.desks.get(&line.id).is_some_and(|desk| desk.waits)
     }
 
     /// A claim is not on its line any more.

@@ -30,8 +30,22 @@ impl<C: Connection> Line<C> {
         self.connection.number()
     }
 
-    pub(crate) async fn take(&self, key: &Key, sharing: Sharing) -> Result<Option<u64>> {
-        self.while_open(self.connection.take(key, sharing)).await
+    /// Takes it, or waits for it.
+    pub(crate) async fn take_within(
+        &self,
+        key: &Key,
+        sharing: Sharing,
+        at_most: Option<Duration>,
+    ) -> Result<Option<u64>> {
+        match at_most {
+            None => self.while_open(self.connection.take(key, sharing)).await,
+            Some(at_most) => self.while_open(self.connection.wait(key, sharing, at_most)).await,
+        }
+    }
+
+    /// See [`Connection::cancel`].
+    pub(crate) async fn cancel(&self) {
+        self.connection.cancel().await;
     }
 
     pub(crate) async fn give(&self, key: &Key, sharing: Sharing) -> Result<()> {

@@ -13,7 +13,7 @@ use leasehold_core::{
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Entry, Room, sharing};
-use crate::database::{Database, Held, Sharing};
+use crate::database::{Connection, Database, Held, Sharing};
 use crate::line::Line;
 use crate::queue::Queues;
 
@@ -21,7 +21,7 @@ use crate::queue::Queues;
 pub const CAPABILITIES: &[Capability] = &[Capability::Readers];
 
 /// How long a claim waits here before it is told that the lock is not free.
-const WAIT: Duration = Duration::from_millis(400);
+const WAIT: Duration = Duration::from_secs(1);
 
 /// How many locks a connection can have, each given back by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +87,8 @@ impl<D: Database> Pinned<D> {
         }
     }
 
-    async fn ask(&self, claim: &Claim) -> Result<Answer> {
-        self.finish(self.inner.clone().claim(claim.clone())).await
+    async fn ask(&self, claim: &Claim, at_most: Option<Duration>) -> Result<Answer> {
+        self.finish(self.inner.clone().claim(claim.clone(), at_most)).await
     }
 
     /// Asks, and where others of this process wait or the lock is not free, waits for a while with them.
@@ -96,17 +96,18 @@ impl<D: Database> Pinned<D> {
         let queues = &self.inner.queues;
         let waits = claim.if_busy == IfBusy::Queue;
         // A guard's time counts from here.
-        let most = claim.lease.map_or(WAIT, |lease| WAIT.min(lease / 8));
+        let most = claim.lease.map_or(WAIT, |lease| WAIT.min(lease / 8)).min(self.inner.limit / 2);
         let until = Instant::now() + most;
         if !waits || queues.is_empty(&claim.key) {
-            let answer = self.ask(claim).await?;
+            let answer = self.ask(claim, None).await?;
             if !waits || answer != Answer::Busy {
                 return Ok(answer);
             }
         }
         let Some(mut first) = queues.turn(&claim.key, until).await else { return Ok(Answer::Busy) };
         loop {
-            let answer = self.ask(claim).await?;
+            let at_most = D::Connection::HAS_QUEUE.then(|| until - Instant::now());
+            let answer = self.ask(claim, at_most).await?;
             if answer != Answer::Busy || !first.pause().await {
                 return Ok(answer);
             }
@@ -120,7 +121,8 @@ impl<D: Database> Inner<D> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn claim(self: Arc<Self>, claim: Claim) -> Result<Answer> {
+    /// Takes a lock that is free, or waits for it at the server.
+    async fn claim(self: Arc<Self>, claim: Claim, at_most: Option<Duration>) -> Result<Answer> {
         let Some(lease) = claim.lease else {
             let message = "a claim without a lease cannot be on a connection: use mode=lease";
             return Err(Error::new(ErrorKind::Invalid, message).at(self.info.name));
@@ -136,13 +138,15 @@ impl<D: Database> Inner<D> {
                 .filter(|answer| *answer != Answer::Gone)
                 .unwrap_or(Answer::Busy));
         }
-        let (line, mut slot) = match self.seat(&claim, lease).await? {
+        let (line, mut slot) = match self.seat(&claim, lease, at_most.is_some()).await? {
             Room::Here(line, slot) => (line, slot),
             Room::Refused => return Ok(Answer::Gone),
             Room::Taken | Room::Nowhere => return Ok(Answer::Busy),
         };
         let (sent, how) = (Instant::now(), sharing(&claim));
-        match line.take(&claim.key, how).await {
+        let taken = line.take_within(&claim.key, how, at_most).await;
+        self.book().waited(&line);
+        match taken {
             Ok(Some(token)) => {
                 *slot = Some(token);
                 self.book().heard(&line, sent);
@@ -170,8 +174,13 @@ impl<D: Database> Inner<D> {
     }
 
     /// Notes a claim on a line, which is made if there is none.
-    async fn seat(self: &Arc<Self>, claim: &Claim, lease: Duration) -> Result<Room<D::Connection>> {
-        let room = self.book().seat(claim, self.carries);
+    async fn seat(
+        self: &Arc<Self>,
+        claim: &Claim,
+        lease: Duration,
+        waits: bool,
+    ) -> Result<Room<D::Connection>> {
+        let room = self.book().seat(claim, self.carries, waits);
         if !matches!(room, Room::Nowhere) {
             return Ok(room);
         }
@@ -179,7 +188,7 @@ impl<D: Database> Inner<D> {
             Carries::Many => Some(self.opening.lock().await),
             Carries::One => None,
         };
-        let room = self.book().seat(claim, self.carries);
+        let room = self.book().seat(claim, self.carries, waits);
         if !matches!(room, Room::Nowhere) {
             return Ok(room);
         }
@@ -189,7 +198,7 @@ impl<D: Database> Inner<D> {
         let mut book = self.book();
         book.add(line.clone(), sent);
         tokio::spawn(watch(Arc::downgrade(self), line));
-        Ok(book.seat(claim, self.carries))
+        Ok(book.seat(claim, self.carries, waits))
     }
 
     async fn renew(self: Arc<Self>, claims: Vec<Claim>) -> Result<Vec<Answer>> {
@@ -252,6 +261,13 @@ impl<D: Database> Inner<D> {
             book.entry(&claim.id)
         };
         let Some(entry) = entry else { return Ok(Released::Gone) };
+        if self.book().waits(&entry.line) {
+            // It would keep its place in the server's queue, and might get what nobody wants.
+            let line = entry.line.clone();
+            tokio::spawn(async move { line.cancel().await });
+            self.end(&entry.line);
+            return Ok(Released::Waiting);
+        }
         let mut slot = entry.slot.lock().await;
         if slot.is_none() {
             return Ok(Released::Gone);

@@ -130,6 +130,16 @@ impl Way {
         Ok((client, task))
     }
 
+    /// Has the server end the statement that it works on for this client.
+    pub(crate) async fn cancel(&self, client: &Client) -> Result<(), Unreachable> {
+        let failed = |error| Unreachable::connecting(&error, &self.target.place());
+        let token = client.cancel_token();
+        match &self.target.tls {
+            None => token.cancel_query(NoTls).await.map_err(failed),
+            Some(files) => token.cancel_query(Connector::new(files)?).await.map_err(failed),
+        }
+    }
+
     /// Whether this is a connection to the server itself.
     async fn greet(&self, client: &Client) -> Result<bool, Failed> {
         let row = client.query_typed_one(&self.texts.greet, &[]).await?;
