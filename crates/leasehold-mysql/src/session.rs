@@ -41,6 +41,10 @@ pub static ROWLOCK: Info = Info { capabilities: CAPABILITIES, ..ADVISORY };
 /// How many locks are given back between two looks for rows that dead clients left.
 const SWEEP_EVERY: u64 = 32;
 
+/// The server waits for whole seconds: who has less than this asks again and again.
+const SHORTEST: Duration = Duration::from_millis(500);
+const WAIT: &str = "SET SESSION innodb_lock_wait_timeout = 1";
+
 /// How often a connection is asked whether it is still there: the driver does not look by itself.
 const ASK: Duration = Duration::from_secs(1);
 
@@ -149,20 +153,28 @@ impl Line {
         say(&mut *self.conn.lock().await, &with(&self.target().prefix, sql)).await
     }
 
-    async fn lock_name(&self, key: &Key) -> Result<bool> {
-        let rows =
-            self.say(&format!("SELECT GET_LOCK({}, 0)", named(self.target(), key))).await.map_err(failed)?;
+    async fn lock_name(&self, key: &Key, waits: bool) -> Result<bool> {
+        let lock = format!("SELECT GET_LOCK({}, {})", named(self.target(), key), u8::from(waits));
+        let rows = self.say(&lock).await.map_err(failed)?;
         let taken = rows.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
         Ok(taken == Some(1))
     }
 
-    /// Takes the row of a lock. Nothing here waits for a row: what is locked is passed over.
-    async fn lock_row(&self, key: &Key, sharing: Sharing) -> Result<bool, Driver> {
+    /// Takes the row of a lock. Who does not wait passes over what is locked.
+    async fn lock_row(&self, key: &Key, sharing: Sharing, waits: bool) -> Result<bool, Driver> {
         let of_name = format!("FROM leasehold_rows WHERE name = {}", bytes(key.as_str().as_bytes()));
         let how = match sharing {
             Sharing::Exclusive => "FOR UPDATE",
             Sharing::Shared => self.link.dialect().share(),
         };
+        if waits {
+            let lock = format!("{WAIT}; START TRANSACTION; SELECT 'locked' {of_name} {how}");
+            if !self.say(&lock).await?.is_empty() {
+                return Ok(true);
+            }
+            // Who had it has removed it.
+            self.say("ROLLBACK").await?;
+        }
         let lock = format!("START TRANSACTION; SELECT 'locked' {of_name} {how} SKIP LOCKED");
         // A plain read sees also what others have locked.
         let mut seen = self.say(&format!("{lock}; SELECT 'there' {of_name}")).await?;
@@ -179,6 +191,23 @@ impl Line {
             self.say("ROLLBACK").await?;
         }
         Ok(locked)
+    }
+
+    /// Takes a lock that is free, or waits for it.
+    async fn take_within(&self, key: &Key, sharing: Sharing, waits: bool) -> Result<Option<u64>> {
+        let taken = match self.target().mode {
+            Mode::RowLock => match self.lock_row(key, sharing, waits).await {
+                // Whoever was in the way has it, or wants it.
+                Err(error) if is_busy(&error) => {
+                    self.say("ROLLBACK").await.map_err(failed)?;
+                    false
+                }
+                other => other.map_err(failed)?,
+            },
+            _ => self.lock_name(key, waits).await?,
+        };
+        // The number is drawn when the lock is there: tokens rise in the order of grants.
+        if taken { self.link.draw().await.map(Some) } else { Ok(None) }
     }
 
     /// Ends the transaction, and removes the row unless somebody has it locked by now.
@@ -223,28 +252,18 @@ impl Connection for Line {
     }
 
     async fn take(&self, key: &Key, sharing: Sharing) -> Result<Option<u64>> {
-        let taken = match self.target().mode {
-            Mode::RowLock => match self.lock_row(key, sharing).await {
-                // Whoever was in the way has it, or wants it.
-                Err(error) if is_busy(&error) => {
-                    self.say("ROLLBACK").await.map_err(failed)?;
-                    false
-                }
-                other => other.map_err(failed)?,
-            },
-            _ => self.lock_name(key).await?,
-        };
-        // The number is drawn when the lock is there: tokens rise in the order of grants.
-        if taken { self.link.draw().await.map(Some) } else { Ok(None) }
+        self.take_within(key, sharing, false).await
     }
 
-    const HAS_QUEUE: bool = false;
-
-    async fn wait(&self, key: &Key, sharing: Sharing, _: Duration) -> Result<Option<u64>> {
-        self.take(key, sharing).await
+    async fn wait(&self, key: &Key, sharing: Sharing, about: Duration) -> Result<Option<u64>> {
+        self.take_within(key, sharing, about >= SHORTEST).await
     }
 
-    async fn cancel(&self) {}
+    async fn cancel(&self) {
+        if let Err(error) = self.link.read(&format!("KILL QUERY {}", self.number)).await {
+            tracing::debug!(%error, "cannot cancel a wait: it ends by itself");
+        }
+    }
 
     async fn give(&self, key: &Key, sharing: Sharing) -> Result<()> {
         match self.target().mode {

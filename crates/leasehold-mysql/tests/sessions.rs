@@ -99,3 +99,49 @@ async fn tokens_rise_though_the_server_is_killed_after_each() {
         }
     }
 }
+
+/// How many wait at the server for a lock. Not by `innodb_trx`: who looks there often sees what was.
+const WAITING: &str = "SELECT COUNT(*) FROM information_schema.processlist \
+                       WHERE id <> CONNECTION_ID() AND (info LIKE '%GET\\_LOCK(%, 1)' OR info LIKE '%FOR UPDATE')";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_in_the_queue_of_the_server_and_asks_no_more() {
+    let server = MariaDb::start();
+    for mode in MODES {
+        let (one, other) = (client(&url(&server, mode), LONG).await, client(&url(&server, mode), LONG).await);
+        let guard = one.mutex("k").acquire().await.unwrap();
+        let lock = other.mutex("k");
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        wait_until("it waits at the server", SOON, || server.sql(WAITING) == "1");
+        // Others of the same client go on meanwhile.
+        timeout(SOON, other.mutex("another").acquire()).await.unwrap().unwrap().release().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+        assert!(next.token() > token, "{mode}");
+        assert_eq!(server.sql(WAITING), "0", "{mode}");
+        next.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_given_up_is_cancelled_at_the_server() {
+    let server = MariaDb::start();
+    for mode in MODES {
+        let (one, other) = (client(&url(&server, mode), LONG).await, client(&url(&server, mode), LONG).await);
+        let guard = one.mutex("k").acquire().await.unwrap();
+        let cancelled = || server.sql("SHOW GLOBAL STATUS LIKE 'Com_kill'");
+        let before = cancelled();
+        wait_until("one wait is cancelled", SOON, || {
+            let lock = other.mutex("k");
+            let waiting = tokio::spawn(async move { lock.acquire().await });
+            wait_until("it waits at the server", SOON, || server.sql(WAITING) == "1");
+            waiting.abort();
+            wait_until("nobody waits any more", SOON, || server.sql(WAITING) == "0");
+            // Its time may have been over at that moment.
+            cancelled() != before
+        });
+        guard.release().await.unwrap();
+        timeout(SOON, other.mutex("k").acquire()).await.unwrap().unwrap().release().await.unwrap();
+    }
+}

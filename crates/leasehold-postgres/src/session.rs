@@ -295,11 +295,9 @@ impl Connection for Line {
         }
     }
 
-    const HAS_QUEUE: bool = true;
-
-    async fn wait(&self, key: &Key, sharing: Sharing, at_most: Duration) -> Result<Option<u64>> {
+    async fn wait(&self, key: &Key, sharing: Sharing, about: Duration) -> Result<Option<u64>> {
         // No limit would be 0.
-        let limit = at_most.as_millis().max(1).to_string();
+        let limit = about.as_millis().max(1).to_string();
         let (name, hashed, client) = (encode(key.as_str()), self.hashed(key), &self.client);
         let row = match &self.said {
             Said::Advisory { wait, .. } => client.query_opt(&wait[at(sharing)], &[&hashed, &limit]).await,

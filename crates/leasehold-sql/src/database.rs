@@ -47,16 +47,13 @@ pub trait Connection: Debug + Send + Sync + 'static {
     /// Takes a lock if it is free, and draws a token when it has it.
     fn take(&self, key: &Key, sharing: Sharing) -> impl Future<Output = Result<Option<u64>>> + Send;
 
-    /// Whether the server keeps who waits in a queue, and can be told to forget one of them.
-    const HAS_QUEUE: bool;
-
-    /// The same, and waits at the server for at most so long. Nothing else can be said on the connection meanwhile. Where
-    /// there is [no queue](Self::HAS_QUEUE) it does not wait.
+    /// The same, and waits in the server's queue for about so long, or not at all where the server cannot wait for so short
+    /// a time. Nothing else can be said on the connection meanwhile.
     fn wait(
         &self,
         key: &Key,
         sharing: Sharing,
-        at_most: Duration,
+        about: Duration,
     ) -> impl Future<Output = Result<Option<u64>>> + Send;
 
     /// Has the server forget who waits on this connection, which is of no more use then.

@@ -35,11 +35,11 @@ impl<C: Connection> Line<C> {
         &self,
         key: &Key,
         sharing: Sharing,
-        at_most: Option<Duration>,
+        about: Option<Duration>,
     ) -> Result<Option<u64>> {
-        match at_most {
+        match about {
             None => self.while_open(self.connection.take(key, sharing)).await,
-            Some(at_most) => self.while_open(self.connection.wait(key, sharing, at_most)).await,
+            Some(about) => self.while_open(self.connection.wait(key, sharing, about)).await,
         }
     }
 

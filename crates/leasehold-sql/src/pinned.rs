@@ -13,7 +13,7 @@ use leasehold_core::{
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Entry, Room, sharing};
-use crate::database::{Connection, Database, Held, Sharing};
+use crate::database::{Database, Held, Sharing};
 use crate::line::Line;
 use crate::queue::Queues;
 
@@ -87,8 +87,8 @@ impl<D: Database> Pinned<D> {
         }
     }
 
-    async fn ask(&self, claim: &Claim, at_most: Option<Duration>) -> Result<Answer> {
-        self.finish(self.inner.clone().claim(claim.clone(), at_most)).await
+    async fn ask(&self, claim: &Claim, about: Option<Duration>) -> Result<Answer> {
+        self.finish(self.inner.clone().claim(claim.clone(), about)).await
     }
 
     /// Asks, and where others of this process wait or the lock is not free, waits for a while with them.
@@ -106,8 +106,7 @@ impl<D: Database> Pinned<D> {
         }
         let Some(mut first) = queues.turn(&claim.key, until).await else { return Ok(Answer::Busy) };
         loop {
-            let at_most = D::Connection::HAS_QUEUE.then(|| until - Instant::now());
-            let answer = self.ask(claim, at_most).await?;
+            let answer = self.ask(claim, Some(until - Instant::now())).await?;
             if answer != Answer::Busy || !first.pause().await {
                 return Ok(answer);
             }
@@ -122,7 +121,7 @@ impl<D: Database> Inner<D> {
     }
 
     /// Takes a lock that is free, or waits for it at the server.
-    async fn claim(self: Arc<Self>, claim: Claim, at_most: Option<Duration>) -> Result<Answer> {
+    async fn claim(self: Arc<Self>, claim: Claim, about: Option<Duration>) -> Result<Answer> {
         let Some(lease) = claim.lease else {
             let message = "a claim without a lease cannot be on a connection: use mode=lease";
             return Err(Error::new(ErrorKind::Invalid, message).at(self.info.name));
@@ -138,13 +137,13 @@ impl<D: Database> Inner<D> {
                 .filter(|answer| *answer != Answer::Gone)
                 .unwrap_or(Answer::Busy));
         }
-        let (line, mut slot) = match self.seat(&claim, lease, at_most.is_some()).await? {
+        let (line, mut slot) = match self.seat(&claim, lease, about.is_some()).await? {
             Room::Here(line, slot) => (line, slot),
             Room::Refused => return Ok(Answer::Gone),
             Room::Taken | Room::Nowhere => return Ok(Answer::Busy),
         };
         let (sent, how) = (Instant::now(), sharing(&claim));
-        let taken = line.take_within(&claim.key, how, at_most).await;
+        let taken = line.take_within(&claim.key, how, about).await;
         self.book().waited(&line);
         match taken {
             Ok(Some(token)) => {
