@@ -1,7 +1,7 @@
 //! Those of one process who wait for the same lock.
 //!
-//! A database does not say when one of its locks comes free. So the first of them asks again and again, and the others wait
-//! for it: their number costs the server nothing. Who gives a lock back in this process wakes the first at once.
+//! The first of them waits at the server, or asks again and again where that cannot be, and the others wait for it: their
+//! number costs the server nothing. Who gives a lock back in this process wakes the first at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
