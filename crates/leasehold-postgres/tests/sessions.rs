@@ -232,3 +232,26 @@ async fn a_wait_that_is_given_up_is_cancelled_at_the_server() {
         timeout(SOON, other.mutex("k").acquire()).await.unwrap().unwrap().release().await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_many_advisory_locks_needs_few_connections() {
+    const LOCKS: usize = 40;
+    let server = Server::start();
+    let (one, other) =
+        (client(&url(&server, "advisory"), LONG).await, client(&url(&server, "advisory"), LONG).await);
+    let (mut guards, mut waiting) = (Vec::new(), JoinSet::new());
+    for n in 0..LOCKS {
+        guards.push(one.mutex(format!("k {n}")).acquire().await.unwrap());
+        let lock = other.mutex(format!("k {n}"));
+        waiting.spawn(async move { lock.acquire().await.unwrap() });
+    }
+    wait_until("some wait at the server", SOON, || server.sql(WAITING) != "0");
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'";
+    assert!(server.sql(connections).parse::<usize>().unwrap() < LOCKS / 2);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    let guards = timeout(SOON, waiting.join_all()).await.unwrap();
+    assert!(server.sql(connections).parse::<usize>().unwrap() < LOCKS / 2);
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+}

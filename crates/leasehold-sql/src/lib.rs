@@ -7,6 +7,7 @@ mod line;
 mod mode;
 mod pinned;
 mod queue;
+mod view;
 
 pub use crowd::{Caller, Crowd};
 pub use database::{Connection, Database, Held, Sharing};

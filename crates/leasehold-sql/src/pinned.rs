@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_core::{
-    Answer, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fut, Grant, Holder, IfBusy, Inbox, Info,
-    Key, Leases, Page, Released, Result, Snapshot, Store, WHOLE, Wakes,
+    Answer, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fut, Grant, IfBusy, Inbox, Info, Key,
+    Leases, Page, Released, Result, Snapshot, Store, Wakes,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Entry, Room, sharing};
-use crate::database::{Database, Held, Sharing};
+use crate::database::Database;
 use crate::line::Line;
 use crate::queue::Queues;
 
@@ -22,6 +22,10 @@ pub const CAPABILITIES: &[Capability] = &[Capability::Readers];
 
 /// How long a claim waits here before it is told that the lock is not free.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// With so many lines, who waits for one of many locks asks again and again on a line that others are on, too: a server has few
+/// connections.
+const LINES: usize = 8;
 
 /// How many locks a connection can have, each given back by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +49,8 @@ impl<D: Database> Clone for Pinned<D> {
 }
 
 #[derive(Debug)]
-struct Inner<D: Database> {
-    database: D,
+pub(crate) struct Inner<D: Database> {
+    pub(crate) database: D,
     info: &'static Info,
     carries: Carries,
     /// The longest that one call takes.
@@ -106,7 +110,8 @@ impl<D: Database> Pinned<D> {
         }
         let Some(mut first) = queues.turn(&claim.key, until).await else { return Ok(Answer::Busy) };
         loop {
-            let answer = self.ask(claim, Some(until - Instant::now())).await?;
+            let about = self.inner.may_wait().then(|| until - Instant::now());
+            let answer = self.ask(claim, about).await?;
             if answer != Answer::Busy || !first.pause().await {
                 return Ok(answer);
             }
@@ -115,9 +120,14 @@ impl<D: Database> Pinned<D> {
 }
 
 impl<D: Database> Inner<D> {
-    fn book(&self) -> MutexGuard<'_, Book<D::Connection>> {
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book<D::Connection>> {
         // Nothing below the lock panics half-way through a change.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more line is not too much.
+    fn may_wait(&self) -> bool {
+        self.carries == Carries::One || self.book().lines().count() < LINES
     }
 
     /// Takes a lock that is free, or waits for it at the server.
@@ -190,6 +200,9 @@ impl<D: Database> Inner<D> {
         let room = self.book().seat(claim, self.carries, waits);
         if !matches!(room, Room::Nowhere) {
             return Ok(room);
+        }
+        if waits && !self.may_wait() {
+            return Ok(Room::Nowhere);
         }
         let sent = Instant::now();
         let connection = self.database.connect(lease).await?;
@@ -299,34 +312,6 @@ impl<D: Database> Inner<D> {
             self.queues.freed(&key);
         }
     }
-
-    /// Who holds a key: what is ours with everything, what is others' as far as the server shows it.
-    async fn inspect(self: Arc<Self>, key: Key) -> Result<Option<Snapshot>> {
-        let held = self.database.holders(&key).await?;
-        let ours: Vec<_> = self.book().entries().filter(|entry| entry.claim.key == key).cloned().collect();
-        let mut limit = WHOLE;
-        let mut holders = Vec::new();
-        for Held { connection, sharing } in held {
-            let units = |limit| if sharing == Sharing::Shared { 1 } else { limit };
-            let mut is_ours = false;
-            let is_it = |entry: &&Entry<_>| connection.is_none_or(|number| entry.line.number() == number);
-            for entry in ours.iter().filter(is_it) {
-                let token = entry.slot.try_lock().ok().and_then(|token| *token).unwrap_or(0);
-                (is_ours, limit) = (true, entry.claim.limit);
-                let label = entry.claim.label.to_string();
-                holders.push(holder(token, units(limit), label, entry.since.elapsed()));
-            }
-            if !is_ours {
-                holders.push(holder(0, units(limit), String::new(), Duration::ZERO));
-            }
-        }
-        holders.sort_by_key(|holder| holder.token);
-        Ok((!holders.is_empty()).then(|| Snapshot { holders, ..Snapshot::free(key, limit) }))
-    }
-}
-
-fn holder(token: u64, units: u64, label: String, held_for: Duration) -> Holder {
-    Holder { seat: token, token, units, label, held_for, lease_left: None, value: Arc::from([]), count: None }
 }
 
 fn grant(claim: &Claim, token: u64, lease: Duration) -> Grant {
