@@ -121,7 +121,7 @@ impl Etcd {
             (self.port, &self.access, &mut self.process, self.directory.path());
         wait_until("etcd answers", START, || {
             assert!(process.is_running(), "etcd ended: {}", log(directory));
-            ctl(port, access, &["get", "probe"]).is_ok()
+            ctl(port, access, PROBE, &["get", "probe"]).is_ok()
         });
     }
 
@@ -169,7 +169,8 @@ impl Etcd {
     /// # Panics
     /// When there is no `etcdctl`, or it fails.
     pub fn ctl(&self, words: &[&str]) -> String {
-        self.try_ctl(words).unwrap_or_else(|error| panic!("etcdctl {words:?}: {error}"))
+        let said = ctl(self.port, &self.access, COMMAND, words);
+        said.unwrap_or_else(|error| panic!("etcdctl {words:?}: {error}"))
     }
 
     /// The same, or what it complains about.
@@ -177,7 +178,7 @@ impl Etcd {
     /// # Errors
     /// What `etcdctl` wrote when it failed.
     pub fn try_ctl(&self, words: &[&str]) -> Result<String, String> {
-        ctl(self.port, &self.access, words)
+        ctl(self.port, &self.access, PROBE, words)
     }
 }
 
@@ -194,12 +195,16 @@ fn program() -> OsString {
     std::env::var_os("LEASEHOLD_ETCD").unwrap_or_else(|| "etcd".into())
 }
 
-fn ctl(port: u16, access: &[String], words: &[&str]) -> Result<String, String> {
+/// How long `etcdctl` may take to find out whether a server answers, and to do what must be done on a busy machine.
+const PROBE: &str = "3s";
+const COMMAND: &str = "30s";
+
+fn ctl(port: u16, access: &[String], limit: &str, words: &[&str]) -> Result<String, String> {
     let endpoint = format!("--endpoints=127.0.0.1:{port}");
     let mut etcdctl = Command::new("etcdctl");
     etcdctl
         .env("ETCDCTL_API", "3")
-        .args([&endpoint, "--dial-timeout=1s", "--command-timeout=3s"])
+        .args([&endpoint, "--dial-timeout=1s", &format!("--command-timeout={limit}")])
         .args(access)
         .args(words);
     let said = etcdctl.output().expect("etcdctl is there: `cargo xtask test` installs it");

@@ -125,9 +125,14 @@ impl Run {
     /// What the least that a fair lock could do costs, beside the bare hand-over and beside ours.
     async fn least(&mut self, load: Load) -> Outcome<()> {
         let effort = self.report.effort;
-        let limit = ("BLPOP, RPUSH", BlpopLoop::connect(&self.url, load.tasks()).await?);
-        let least = ("a queue in two minimal scripts", ScriptQueue::connect(&self.url).await?);
-        self.add(contest("redis", load, effort, least.clone(), limit).await?)?;
+        for (name, connections) in
+            [("two minimal scripts", 1), ("two minimal scripts, a connection each", load.tasks())]
+        {
+            let limit = ("BLPOP, RPUSH", BlpopLoop::connect(&self.url, load.tasks()).await?);
+            let least = (name, ScriptQueue::connect(&self.url, connections).await?);
+            self.add(contest("redis", load, effort, least, limit).await?)?;
+        }
+        let least = ("two minimal scripts", ScriptQueue::connect(&self.url, 1).await?);
         self.add(contest("redis", load, effort, self.ours().await?, least).await?)
     }
 

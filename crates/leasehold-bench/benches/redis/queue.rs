@@ -1,9 +1,10 @@
-//! The least that a fair lock with tokens could cost: two small scripts, one connection, messages to it.
+//! The least that a fair lock with tokens could cost: two small scripts, and messages to who is next.
 //!
 //! No owner to check, no renewal, no waiter that may have died, nothing to look at: what remains of ours when everything
 //! is left out that can be. It tells how much of a hand-over is Redis and the client.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_bench::round::Inside;
@@ -14,9 +15,8 @@ use redis::{
 };
 use tokio::sync::oneshot;
 
-const INBOX: &str = "bench/inbox";
 const LEASE_MILLIS: u64 = 30_000;
-/// Keys: the holder, the queue, the fence. Arguments: who asks, the lease.
+/// Keys: the holder, the queue, the fence. Arguments: who asks (an inbox, a space, a number), the lease.
 const CLAIM: &str = "
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return redis.call('INCR', KEYS[3])
@@ -34,21 +34,21 @@ if not next then
 end
 local token = redis.call('INCR', KEYS[3])
 redis.call('SET', KEYS[1], next, 'PX', ARGV[2])
-redis.call('PUBLISH', 'bench/inbox', next .. ' ' .. token)
+redis.call('PUBLISH', string.match(next, '%S+'), next .. ' ' .. token)
 return 1";
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<u64>>>>;
 
+/// One connection and who waits for a message on it.
 #[derive(Clone, Debug)]
-pub(crate) struct ScriptQueue {
+struct Wire {
     connection: MultiplexedConnection,
-    claim: Arc<Script>,
-    release: Arc<Script>,
+    inbox: String,
     waiting: Waiting,
 }
 
-impl ScriptQueue {
-    pub(crate) async fn connect(url: &str) -> Outcome<Self> {
+impl Wire {
+    async fn connect(url: &str, inbox: String) -> Outcome<Self> {
         let info = url.into_connection_info()?;
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let with_pushes = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -63,16 +63,11 @@ impl ScriptQueue {
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(hear);
         let client = Client::open(info.set_tcp_settings(tcp).set_redis_settings(with_pushes))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        connection.subscribe(INBOX).await?;
-        Ok(Self {
-            connection,
-            claim: Arc::new(Script::new(CLAIM)),
-            release: Arc::new(Script::new(RELEASE)),
-            waiting,
-        })
+        connection.subscribe(&inbox).await?;
+        Ok(Self { connection, inbox, waiting })
     }
 
-    async fn call(&self, script: &Script, name: &str, who: u64) -> Outcome<u64> {
+    async fn call(&self, script: &Script, name: &str, who: &str) -> Outcome<u64> {
         let (queue, mut connection) = (format!("{name}/queue"), self.connection.clone());
         let mut call = script.prepare_invoke();
         call.key(name).key(queue).key("bench/fence").arg(who).arg(LEASE_MILLIS);
@@ -80,26 +75,50 @@ impl ScriptQueue {
     }
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptQueue {
+    wires: Arc<[Wire]>,
+    next: Arc<AtomicUsize>,
+    claim: Arc<Script>,
+    release: Arc<Script>,
+}
+
+impl ScriptQueue {
+    /// Whose tasks share so many connections.
+    pub(crate) async fn connect(url: &str, connections: usize) -> Outcome<Self> {
+        let mut wires = Vec::new();
+        for number in 0..connections {
+            wires.push(Wire::connect(url, format!("bench/inbox/{number}")).await?);
+        }
+        let (claim, release) = (Arc::new(Script::new(CLAIM)), Arc::new(Script::new(RELEASE)));
+        Ok(Self { wires: wires.into(), next: Arc::default(), claim, release })
+    }
+}
+
 impl Subject for ScriptQueue {
     async fn pair(&self, name: &str, inside: impl Inside) -> Outcome<()> {
+        let wire = &self.wires[self.next.fetch_add(1, Ordering::Relaxed) % self.wires.len()];
         let (sender, promoted) = oneshot::channel();
-        let who = fastrand::u64(..);
-        lock(&self.waiting).insert(who, sender);
-        if self.call(&self.claim, name, who).await? == 0 {
+        let number = fastrand::u64(..);
+        let who = format!("{} {number}", wire.inbox);
+        lock(&wire.waiting).insert(number, sender);
+        if wire.call(&self.claim, name, &who).await? == 0 {
             promoted.await?;
         } else {
-            lock(&self.waiting).remove(&who);
+            lock(&wire.waiting).remove(&number);
         }
         inside.await;
-        self.call(&self.release, name, who).await?;
+        wire.call(&self.release, name, &who).await?;
         Ok(())
     }
 }
 
 fn hear(push: &PushInfo, waiting: &Waiting) {
     let [_, Value::BulkString(message)] = push.data.as_slice() else { return };
-    let words = std::str::from_utf8(message).ok().and_then(|text| text.split_once(' '));
-    let numbers = words.and_then(|(who, token)| Some((who.parse().ok()?, token.parse().ok()?)));
+    // The inbox, who it is for, and the token.
+    let mut words = std::str::from_utf8(message).unwrap_or_default().split(' ').skip(1);
+    let mut number = || words.next()?.parse().ok();
+    let numbers = number().zip(number());
     let Some((who, token)) = numbers else { return };
     if let Some(promoted) = lock(waiting).remove(&who) {
         // Who waited may have gone.
