@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{join, join3, try_join_all};
 use leasehold_core::{Error, ErrorKind, Info, Key, Leases, Result, TokenStrength};
 use leasehold_sql::{CAPABILITIES, Carries, Connection, Database, Held, Mode, Pinned, Sharing};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
@@ -249,6 +249,31 @@ impl Line {
         hashed(&self.link.way().target.schema, key)
     }
 
+    /// Waits once. Nothing when there was nothing to wait for any more.
+    async fn wait_for(
+        &self,
+        key: &Key,
+        sharing: Sharing,
+        limit: Duration,
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        // No limit would be 0.
+        let limit = limit.as_millis().max(1).to_string();
+        let (name, hashed, client) = (encode(key.as_str()), self.hashed(key), &self.client);
+        match &self.said {
+            Said::Advisory { wait, .. } => client.query_opt(&wait[at(sharing)], &[&hashed, &limit]).await,
+            Said::RowLock { make, wait, .. } => {
+                let begin = format!("BEGIN; SET LOCAL lock_timeout = {limit}");
+                let (made, begun, taken) = join3(
+                    client.execute(make, &[&name]),
+                    client.batch_execute(&begin),
+                    client.query_opt(&wait[at(sharing)], &[&name, &hashed]),
+                )
+                .await;
+                made.map(drop).and(begun).and(taken)
+            }
+        }
+    }
+
     /// Ends an attempt to get a lock.
     async fn let_go(&self, key: &Key, sharing: Sharing) -> Result<()> {
         match &self.said {
@@ -296,27 +321,21 @@ impl Connection for Line {
     }
 
     async fn wait(&self, key: &Key, sharing: Sharing, about: Duration) -> Result<Option<u64>> {
-        // No limit would be 0.
-        let limit = about.as_millis().max(1).to_string();
-        let (name, hashed, client) = (encode(key.as_str()), self.hashed(key), &self.client);
-        let row = match &self.said {
-            Said::Advisory { wait, .. } => client.query_opt(&wait[at(sharing)], &[&hashed, &limit]).await,
-            Said::RowLock { make, wait, .. } => {
-                let begin = format!("BEGIN; SET LOCAL lock_timeout = {limit}");
-                let (made, begun, taken) = join3(
-                    client.execute(make, &[&name]),
-                    client.batch_execute(&begin),
-                    client.query_opt(&wait[at(sharing)], &[&name, &hashed]),
-                )
-                .await;
-                made.map(drop).and(begun).and(taken)
+        let until = Instant::now() + about;
+        loop {
+            let row = match self.wait_for(key, sharing, until - Instant::now()).await {
+                Err(error) if !is_over(&error) => return Err(failed(error)),
+                other => other,
+            };
+            if let Ok(Some(row)) = row {
+                return Ok(Some(reply::get::<i64>(&row, 0)?.cast_unsigned()));
             }
-        };
-        match row {
-            Ok(Some(row)) => Ok(Some(reply::get::<i64>(&row, 0)?.cast_unsigned())),
-            Err(error) if !is_over(&error) => Err(failed(error)),
-            // The row was removed, or the time is over. What failed may have the lock all the same: a session keeps it.
-            _ => self.let_go(key, sharing).await.map(|()| None),
+            // What failed may have the lock all the same: a session keeps it.
+            self.let_go(key, sharing).await?;
+            // Who had a row removes it, and may be quicker than who waited for it: then it is made again.
+            if row.is_err() || Instant::now() >= until {
+                return Ok(None);
+            }
         }
     }
 
