@@ -255,3 +255,29 @@ async fn who_waits_for_many_advisory_locks_needs_few_connections() {
     assert!(server.sql(connections).parse::<usize>().unwrap() < LOCKS / 2);
     assert!(guards.iter().all(|guard| guard.is_valid()));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_does_not_wait_for_who_waits() {
+    let server = Server::start();
+    for mode in MODES {
+        let (one, other) = (client(&url(&server, mode), LONG).await, client(&url(&server, mode), LONG).await);
+        let _in_the_way = one.mutex("k").acquire().await.unwrap();
+        let guard = other.mutex("another").acquire().await.unwrap();
+        let lock = other.mutex("k");
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        // Since when it waits: another time when it has begun anew.
+        let since = || server.sql("SELECT min(waitstart) FROM pg_locks WHERE NOT granted");
+        let end = Instant::now() + SOON;
+        loop {
+            assert!(Instant::now() < end, "{mode}: whenever it was renewed, the wait had ended");
+            wait_until("it waits at the server", SOON, || server.sql(WAITING) == "1");
+            let before = since();
+            guard.renew(LONG).await.unwrap();
+            if !before.is_empty() && since() == before {
+                break;
+            }
+        }
+        waiting.abort();
+        guard.release().await.unwrap();
+    }
+}

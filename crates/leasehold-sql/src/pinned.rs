@@ -219,10 +219,12 @@ impl<D: Database> Inner<D> {
             claims.iter().map(|claim| book.entry(&claim.id)).collect()
         };
         self.withdraw_ghosts(&claims);
-        let mut lines = HashMap::new();
-        for entry in entries.iter().flatten() {
-            lines.insert(entry.line.id, entry.line.clone());
-        }
+        let lines: HashMap<_, _> = {
+            let book = self.book();
+            // Where one waits for its lock nobody holds anything yet, and nothing can be said.
+            let carrying = entries.iter().flatten().filter(|entry| !book.waits(&entry.line));
+            carrying.map(|entry| (entry.line.id, entry.line.clone())).collect()
+        };
         let this = &self;
         let beats = lines.into_values().map(|line| async move {
             let sent = Instant::now();
