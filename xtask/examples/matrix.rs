@@ -73,7 +73,7 @@ fn table(stores: &[Info]) -> String {
     });
     table += &row("[tokens](docs/safety.md#tokens) rise", &|info| {
         match info.tokens {
-            TokenStrength::Durable => "for ever",
+            TokenStrength::Durable => "while no commit is lost",
             TokenStrength::ClockBound => "while its data lasts, then by the clock",
             TokenStrength::Process => "while the process lives",
         }

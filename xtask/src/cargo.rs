@@ -10,6 +10,14 @@ pub(crate) fn root() -> PathBuf {
     here.as_deref().and_then(|xtask| xtask.parent()).map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
+/// The target directory, which is where this program was built.
+pub(crate) fn target() -> PathBuf {
+    let this = std::env::current_exe().ok();
+    let found =
+        this.as_deref().and_then(|file| file.ancestors().find(|at| at.join("CACHEDIR.TAG").is_file()));
+    found.map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// The same cargo that runs this task, at the root, without anything to read.
 pub(crate) fn command() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -6,18 +6,19 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where fetched servers are unpacked: `servers` in the target directory, which is where this program is.
-fn directory() -> Option<PathBuf> {
-    let this = std::env::current_exe().ok()?;
-    Some(this.parent()?.parent()?.join("servers"))
+use crate::cargo;
+
+/// Where fetched servers are unpacked.
+fn directory() -> PathBuf {
+    cargo::target().join("servers")
 }
 
 /// Where a program may be besides the path: what `LEASEHOLD_PROGRAM` names, and what was fetched.
 pub(crate) fn programs(program: &str) -> Vec<PathBuf> {
     let named = std::env::var_os(format!("LEASEHOLD_{}", program.to_uppercase().replace('-', "_")));
     let named = named.and_then(|file| Some(Path::new(&file).parent()?.to_owned()));
-    let fetched = directory().map(|servers| servers.join(program).join("usr/bin"));
-    named.into_iter().chain(fetched).collect()
+    let fetched = directory().join(program).join("usr/bin");
+    named.into_iter().chain([fetched]).collect()
 }
 
 /// Which of Debian's suites has a server.
@@ -62,30 +63,56 @@ pub(crate) fn fetch(program: &str, packages: &[&str], suite: Suite) -> Result<()
 }
 
 fn fetch_from(program: &str, packages: &[&str], release: &str) -> Result<(), String> {
-    let servers = directory().ok_or("cannot find the target directory")?;
+    let servers = directory();
     let (work, ready) = (servers.join(format!("{program}.part")), servers.join(program));
-    // What an earlier attempt left is of no use.
+    prepare(&work, release)?;
+    eprintln!("xtask: fetching {program} from Debian's {release}");
+    run(apt(&work).arg("update"))?;
+    run(apt(&work).arg("download").args(packages).current_dir(&work))?;
+    unpack(&work, &work.join("root"))?;
+    let _ = std::fs::remove_dir_all(&ready);
+    std::fs::rename(work.join("root"), &ready)
+        .map_err(|e| format!("cannot make {}: {e}", ready.display()))?;
     let _ = std::fs::remove_dir_all(&work);
+    Ok(())
+}
+
+/// Makes the directory anew, with the sources of a release.
+fn prepare(work: &Path, release: &str) -> Result<(), String> {
+    // What an earlier attempt left is of no use.
+    let _ = std::fs::remove_dir_all(work);
     for part in ["lists/partial", "cache/archives/partial", "root"] {
         std::fs::create_dir_all(work.join(part))
             .map_err(|e| format!("cannot make {}: {e}", work.display()))?;
     }
     let source = source(release).ok_or("this machine's apt has no source of Debian packages")?;
-    std::fs::write(work.join("sources.list"), source).map_err(|e| format!("cannot write the source: {e}"))?;
+    std::fs::write(work.join("sources.list"), source).map_err(|e| format!("cannot write the source: {e}"))
+}
 
-    eprintln!("xtask: fetching {program} from Debian's {release}");
-    run(apt(&work).arg("update"))?;
-    run(apt(&work).arg("download").args(packages).current_dir(&work))?;
-    let files = std::fs::read_dir(&work).map_err(|e| format!("cannot read {}: {e}", work.display()))?;
-    for file in
-        files.flatten().map(|file| file.path()).filter(|file| file.extension().is_some_and(|e| e == "deb"))
-    {
-        run(Command::new("dpkg").arg("-x").arg(&file).arg(work.join("root")))?;
+/// Unpacks all packages of a directory.
+fn unpack(packages: &Path, root: &Path) -> Result<(), String> {
+    let files =
+        std::fs::read_dir(packages).map_err(|e| format!("cannot read {}: {e}", packages.display()))?;
+    let is_package = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "deb");
+    for file in files.flatten().map(|file| file.path()).filter(is_package) {
+        run(Command::new("dpkg").arg("-x").arg(&file).arg(root))?;
     }
-    let _ = std::fs::remove_dir_all(&ready);
-    std::fs::rename(work.join("root"), &ready)
-        .map_err(|e| format!("cannot make {}: {e}", ready.display()))?;
-    let _ = std::fs::remove_dir_all(&work);
+    Ok(())
+}
+
+/// Fetches a package with everything that it needs, as if nothing were installed, and unpacks all of it below `root` in
+/// `directory`.
+pub(crate) fn fetch_with_libraries(directory: &Path, package: &str, release: &str) -> Result<(), String> {
+    prepare(directory, release)?;
+    eprintln!("xtask: fetching {package} with its libraries from Debian's {release}");
+    let status = directory.join("status");
+    std::fs::write(&status, "").map_err(|e| format!("cannot write {}: {e}", status.display()))?;
+    let nothing_installed = format!("-oDir::State::status={}", status.display());
+    run(apt(directory).arg(&nothing_installed).arg("update"))?;
+    let options = ["-y", "--download-only", "--no-install-recommends", "-oDebug::NoLocking=true", "install"];
+    run(apt(directory).arg(&nothing_installed).args(options).arg(package))?;
+    unpack(&directory.join("cache/archives"), &directory.join("root"))?;
+    let _ = std::fs::remove_dir_all(directory.join("cache"));
     Ok(())
 }
 
@@ -103,7 +130,7 @@ fn apt(work: &Path) -> Command {
     apt
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
     if output.status.success() {
         return Ok(());

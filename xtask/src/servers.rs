@@ -1,144 +1,48 @@
-//! What the tests need beyond Rust, and getting it.
+//! Providing what the tests need: servers, and tools that the tests start.
 //!
-//! One line per thing. A thing that is missing is installed where that is possible without asking anybody;
-//! otherwise the exact command is printed and the run fails: a suite that skips quietly proves nothing.
+//! Something that is missing is installed where that is possible without asking anybody; otherwise the exact command is
+//! printed and the run fails: a suite that skips quietly proves nothing.
 
-use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::fetch::{self, Suite};
+use crate::fetch;
+use crate::needs::{NEEDS, Need};
+use crate::options::Options;
+use crate::versions;
 
-/// Something that must be on the machine.
-#[derive(Debug)]
-pub(crate) struct Need {
-    /// Its name for `--allow-missing`: the store's name where a store needs it.
-    name: &'static str,
-    /// The program that shows that it is there.
-    program: &'static str,
-    /// The Debian packages that bring it.
-    packages: &'static [&'static str],
-    /// Who needs it.
-    by: &'static str,
-}
-
-/// Everything that the suite needs.
-const NEEDS: &[Need] = &[
-    Need {
-        name: "cc",
-        program: "cc",
-        packages: &["gcc", "libc6-dev"],
-        by: "leasehold-sqlite, which compiles SQLite into itself",
-    },
-    Need {
-        name: "redis",
-        program: "redis-server",
-        packages: &["redis-server", "redis-tools"],
-        by: "leasehold-redis and leasehold-servers",
-    },
-    Need {
-        name: "valkey",
-        program: "valkey-server",
-        packages: &["valkey-server", "valkey-tools"],
-        by: "leasehold-redis",
-    },
-    Need {
-        name: "postgres",
-        program: "postgres",
-        packages: &["postgresql"],
-        by: "leasehold-postgres and leasehold-servers",
-    },
-    Need {
-        name: "mysql",
-        program: "mariadbd",
-        packages: &["mariadb-server"],
-        by: "leasehold-mysql and leasehold-servers",
-    },
-    Need {
-        name: "pgbouncer",
-        program: "pgbouncer",
-        packages: &["pgbouncer"],
-        by: "leasehold-postgres and leasehold-servers",
-    },
-    Need {
-        name: "zookeeper",
-        program: "/usr/share/zookeeper/bin/zkServer.sh",
-        packages: &["zookeeper", "default-jre-headless"],
-        by: "leasehold-zookeeper and leasehold-servers",
-    },
-    Need {
-        name: "etcd",
-        program: "etcd",
-        packages: &["etcd-server", "etcd-client"],
-        by: "leasehold-etcd and leasehold-servers",
-    },
-    Need {
-        name: "memcached",
-        program: "memcached",
-        packages: &["memcached"],
-        by: "leasehold-memcached and leasehold-servers",
-    },
-    Need {
-        name: "openssl",
-        program: "openssl",
-        packages: &["openssl"],
-        by: "leasehold-servers, which makes certificates for tests of TLS",
-    },
-    Need {
-        name: "consul",
-        program: "consul",
-        packages: &["consul"],
-        by: "leasehold-consul and leasehold-servers",
-    },
-    Need {
-        name: "bindfs",
-        program: "bindfs",
-        packages: &["bindfs"],
-        by: "leasehold-file, for a file system that no kernel keeps",
-    },
-];
-
-/// What Debian has only in another suite: that is unpacked beside the build, and the machine stays as it is. The libraries
-/// that it needs are this machine's: Valkey's are those of Redis.
-const ELSEWHERE: &[(&str, Suite)] = &[("consul", Suite::Release("bullseye")), ("valkey", Suite::Backports)];
-
-impl Need {
-    /// The suite that has it, when it is not this machine's release.
-    fn suite(&self) -> Option<Suite> {
-        ELSEWHERE.iter().find(|(name, _)| *name == self.name).map(|(_, suite)| *suite)
-    }
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (program `{}`, needed by {})", self.name, self.program, self.by)
-    }
-}
-
-/// Makes sure that everything is there, except for what `allowed` names.
-pub(crate) fn provide(allowed: &[String]) -> Result<(), String> {
-    if let Some(unknown) = allowed.iter().find(|name| NEEDS.iter().all(|need| need.name != name.as_str())) {
-        let known: Vec<_> = NEEDS.iter().map(|need| need.name).collect();
-        return Err(format!("nothing called {unknown:?} is needed, only: {}", known.join(", ")));
-    }
-    let missing = missing(NEEDS, allowed, |program| find(program).is_some());
-    if missing.is_empty() {
+/// Makes sure that everything is there that the run needs, except for what may be missing.
+pub(crate) fn provide(options: &Options) -> Result<(), String> {
+    check_names(&options.allow_missing)?;
+    let missing = || -> Vec<&'static Need> {
+        let needs = NEEDS.iter().filter(|need| need.is_for(&options.selection, options.tier));
+        let needs = needs.filter(|need| !options.allow_missing.iter().any(|name| name == need.name));
+        needs.filter(|need| find(need.program).is_none()).collect()
+    };
+    let absent = missing();
+    if absent.is_empty() {
         return Ok(());
     }
-    for need in &missing {
+    for need in &absent {
         eprintln!("xtask: missing: {need}");
     }
-    install(&missing)?;
-    match self::missing(NEEDS, allowed, |program| find(program).is_some()).first() {
+    install(&absent)?;
+    match missing().first() {
         None => Ok(()),
         Some(need) => Err(format!("installed, but still missing: {need}")),
     }
 }
 
-fn missing<'a>(needs: &'a [Need], allowed: &[String], is_there: impl Fn(&str) -> bool) -> Vec<&'a Need> {
-    let wanted = needs.iter().filter(|need| allowed.iter().all(|name| name != need.name));
-    wanted.filter(|need| !is_there(need.program)).collect()
+/// Refuses a name for `--allow-missing` that no server has.
+fn check_names(allowed: &[String]) -> Result<(), String> {
+    let known: Vec<_> = NEEDS.iter().map(|need| need.name).chain(versions::names()).collect();
+    match allowed.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            Err(format!("--allow-missing: unknown server {unknown:?} (available: {})", known.join(", ")))
+        }
+    }
 }
 
 fn find(program: &str) -> Option<PathBuf> {
@@ -213,34 +117,11 @@ fn as_root() -> Option<Command> {
 mod tests {
     use super::*;
 
-    const TWO: &[Need] = &[
-        Need { name: "one", program: "one-server", packages: &["one"], by: "a test" },
-        Need { name: "two", program: "two-server", packages: &["two"], by: "a test" },
-    ];
-
     #[test]
-    fn only_what_is_not_there_is_missing() {
-        let names: Vec<_> =
-            missing(TWO, &[], |program| program == "one-server").iter().map(|n| n.name).collect();
-        assert_eq!(names, ["two"]);
-    }
-
-    #[test]
-    fn what_is_allowed_to_be_missing_is_not_asked_for() {
-        assert!(missing(TWO, &["two".to_owned()], |program| program == "one-server").is_empty());
-    }
-
-    #[test]
-    fn an_unknown_name_is_refused_and_the_known_ones_are_listed() {
-        let problem = provide(&["redsi".to_owned()]).unwrap_err();
+    fn unknown_name_is_refused_and_the_known_ones_are_listed() {
+        let problem = check_names(&["redsi".to_owned()]).unwrap_err();
         assert!(problem.contains("redsi") && problem.contains("cc"), "{problem}");
-    }
-
-    #[test]
-    fn what_is_elsewhere_is_needed() {
-        for (name, _) in ELSEWHERE {
-            assert!(NEEDS.iter().any(|need| need.name == *name && need.suite().is_some()), "{name}");
-        }
+        assert_eq!(check_names(&["redis".to_owned(), "postgres-17".to_owned()]), Ok(()));
     }
 
     #[test]

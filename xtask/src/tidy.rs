@@ -4,6 +4,7 @@
 //! breaks it. That no `unwrap` is in the code is clippy's to say (`unwrap_used`); here it is checked that no
 //! crate opts out of that.
 
+mod coverage;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,8 @@ const RULES: &[Rule] = &[
     rules::nothing_names_this_machine,
     rules::dependencies_come_from_the_default_registry,
     rules::links_lead_somewhere,
+    coverage::the_full_run_covers_every_program,
+    rules::documented_tests_exist,
 ];
 
 /// Checks everything and prints every complaint.

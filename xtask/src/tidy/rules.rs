@@ -1,6 +1,6 @@
 //! The rules, one function each.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::File;
@@ -181,4 +181,77 @@ fn flat(path: &Path) -> PathBuf {
         }
     }
     flat
+}
+
+/// Every test that the safety page, the threat models and the list of unsteady tests name exists, and every row of a
+/// table with a column `test` names one or says `no test`.
+pub(super) fn documented_tests_exist(files: &[File]) -> Vec<String> {
+    let mut known: HashMap<&str, Vec<&File>> = HashMap::new();
+    for file in files.iter().filter(|file| file.path.starts_with("crates/") && file.path.ends_with(".rs")) {
+        for name in file.text.lines().flat_map(test_names) {
+            known.entry(name).or_default().push(file);
+        }
+    }
+    let mut complaints = Vec::new();
+    let is_checked = |path: &str| {
+        ["docs/safety.md", "docs/unsteady-tests.md"].contains(&path) || path.starts_with("docs/threat-model")
+    };
+    for file in files.iter().filter(|file| is_checked(&file.path)) {
+        let mut column = None;
+        let mut before = "";
+        for (index, line) in file.text.lines().enumerate() {
+            // The first row of a table is its header, and the second a line of dashes.
+            if line.starts_with('|') && !before.starts_with('|') {
+                column = line.split('|').position(|cell| cell.trim_start().starts_with("test"));
+            }
+            let is_row = before.starts_with('|') && line.starts_with('|') && !line.starts_with("|--");
+            before = line;
+            let cell = column.filter(|_| is_row).and_then(|column| line.split('|').nth(column));
+            let in_column: Vec<_> = cell.map(quoted).into_iter().flatten().collect();
+            let elsewhere = quoted(line).filter(|word| is_test_path(word) && !in_column.contains(word));
+            for name in in_column.iter().copied().chain(elsewhere) {
+                if !is_test(name, &known) {
+                    complaints.push(file.complain(Some(index), format_args!("no such test: {name}")));
+                }
+            }
+            if cell.is_some_and(|cell| in_column.is_empty() && !cell.contains("no test")) {
+                complaints.push(file.complain(Some(index), "name the test of this row, or write `no test`"));
+            }
+        }
+    }
+    complaints
+}
+
+/// The names that a line of code may give to a test: a function, a trial's string, or an entry of a macro's list.
+fn test_names(line: &str) -> impl Iterator<Item = &str> {
+    let function = line.split_once("fn ").map(|(_, rest)| rest.split(['(', '<']).next().unwrap_or(rest));
+    let entry = line.trim_start().split_once(':').map(|(name, _)| name);
+    function.into_iter().chain(entry).chain(line.split('"').skip(1).step_by(2))
+}
+
+/// The words between backquotes.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Whether this is a module and a test, and not a type and a method of it.
+fn is_test_path(word: &str) -> bool {
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_lowercase())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "_/.-".contains(c))
+    };
+    word.contains("::") && word.split("::").all(is_name)
+}
+
+/// Whether a file has a test of this name. The module is the file, a folder above it, or a group of conformance cases.
+fn is_test(path: &str, known: &HashMap<&str, Vec<&File>>) -> bool {
+    let (module, name) = path.rsplit_once("::").unwrap_or(("", path));
+    let module = module.rsplit(['/', ':']).next().unwrap_or(module).trim_end_matches(".rs");
+    let is_in = |file: &&File| {
+        let mut folders = file.path.split(['/', '.']);
+        module.is_empty()
+            || folders.any(|folder| folder == module)
+            || file.text.contains(&format!("\"{module}\""))
+    };
+    known.get(name).is_some_and(|files| files.iter().any(is_in))
 }

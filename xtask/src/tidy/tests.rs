@@ -108,3 +108,44 @@ fn a_link_to_a_missing_file_is_named_and_others_are_not() {
     assert!(links_lead_somewhere(&files).is_empty());
     assert_eq!(links_lead_somewhere(&files[..1]).len(), 3);
 }
+
+/// A page with one table, and the three ways in which code names a test.
+fn documented(test: &str) -> Vec<String> {
+    let page = format!(
+        "| what happens | what follows | test |\n|---|---|---|\n| `x::y` dies | see `Info::checks` | {test} |\n"
+    );
+    let code = "async fn y() {}\nTrial::test(\"a_trial\", run),\n    an_entry: of_a_macro,\n";
+    documented_tests_exist(&[file("docs/safety.md", page), file("crates/a/tests/x.rs", code)])
+}
+
+#[test]
+fn a_documented_test_that_exists_is_in_order() {
+    for test in ["`y`", "`x::y`", "`crates/a/tests/x.rs::y`", "`a_trial`, `an_entry`", "no test"] {
+        assert!(documented(test).is_empty(), "{test}: {:?}", documented(test));
+    }
+}
+
+#[test]
+fn a_documented_test_that_does_not_exist_is_named_with_its_line() {
+    assert_eq!(documented("`y`, `x::z`"), ["docs/safety.md:3: no such test: x::z"]);
+    assert_eq!(documented("`of_a_macro`").len(), 1);
+    assert_eq!(documented("`other::y`").len(), 1, "that file has no such test");
+}
+
+#[test]
+fn a_row_without_a_test_says_so() {
+    assert_eq!(documented("-"), ["docs/safety.md:3: name the test of this row, or write `no test`"]);
+}
+
+#[test]
+fn a_test_that_prose_names_exists_too() {
+    let page = file("docs/threat-model/redis.md", "It cannot (`forged::gone`), see `Info::checks`.");
+    assert_eq!(documented_tests_exist(&[page]), ["docs/threat-model/redis.md:1: no such test: forged::gone"]);
+}
+
+#[test]
+fn unsteady_test_that_was_renamed_is_named() {
+    let page = "| test | cause | fixed by |\n|---|---|---|\n| `cut::old` in a | x | abc |\n";
+    let files = [file("docs/unsteady-tests.md", page), file("crates/a/tests/cut.rs", "fn new() {}")];
+    assert_eq!(documented_tests_exist(&files), ["docs/unsteady-tests.md:3: no such test: cut::old"]);
+}
