@@ -146,12 +146,21 @@ pub struct OpenBook<'a> {
     fence: &'a mut Fence,
     /// The next number is at least this: the time, on stores that may forget.
     floor: u64,
+    /// No claim can ask for a number above this: the time and a bound, on stores whose numbers follow a
+    /// clock.
+    ceiling: u64,
 }
 
 impl<'a> OpenBook<'a> {
     /// Opens a book. Numbers drawn are at least `floor`.
     pub fn new(key: &'a Key, book: &'a mut Book, fence: &'a mut Fence, floor: u64) -> Self {
-        Self { key, book, fence, floor }
+        Self { key, book, fence, floor, ceiling: u64::MAX }
+    }
+
+    /// Refuses claims that ask for a number above `ceiling`. Without this, a claim can ask for any number.
+    #[must_use]
+    pub fn up_to(self, ceiling: u64) -> Self {
+        Self { ceiling, ..self }
     }
 }
 
@@ -187,9 +196,9 @@ impl Ledger for OpenBook<'_> {
         Ok(())
     }
 
-    fn front(&mut self) -> Result<Option<Row>> {
-        let first = self.book.queue.first_key_value();
-        Ok(first.and_then(|(_, id)| self.book.rows.get(id)).cloned())
+    fn front(&mut self, effective: u64, now: u64) -> Result<Option<Row>> {
+        let mut waiting = self.book.queue.values().filter_map(|id| self.book.rows.get(id));
+        Ok(waiting.find(|row| !row.is_passed_over(effective, now)).cloned())
     }
 
     fn ahead(&mut self, row: &Row, at_most: u64) -> Result<u64> {
@@ -220,6 +229,11 @@ impl Ledger for OpenBook<'_> {
     }
 
     fn number(&mut self, above: u64) -> Result<u64> {
+        if above >= self.ceiling && above > self.fence.last.max(self.floor) {
+            let message = "the claim asks for a token that is too far ahead of the clock, which was perhaps set back: \
+                           set it right, or wait until it has caught up";
+            return Err(Error::new(ErrorKind::Unavailable, message).on(self.key));
+        }
         let next = self.fence.last.max(above).checked_add(1).ok_or_else(|| {
             let message = format!("no number is above {above}: the claim's token_above is out of range");
             Error::new(ErrorKind::Invalid, message).on(self.key)
@@ -230,5 +244,46 @@ impl Ledger for OpenBook<'_> {
 
     fn born(&mut self) -> Result<u64> {
         Ok(self.fence.born)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Answer, Claim, QuorumTerms, Units};
+    use crate::rule;
+    use std::time::Duration;
+
+    const CLOCK: u64 = 1_000_000_000;
+    const CEILING: u64 = CLOCK + 60_000_000;
+
+    #[test]
+    fn claim_cannot_draw_a_number_above_the_ceiling() {
+        let (key, mut book, mut fence) = (Key::new("k").unwrap(), Book::default(), Fence::default());
+        let mut open = OpenBook::new(&key, &mut book, &mut fence, CLOCK).up_to(CEILING);
+        assert_eq!(open.number(0).unwrap(), CLOCK);
+        for above in [CEILING, CEILING + 1, u64::MAX] {
+            assert_eq!(open.number(above).unwrap_err().kind(), ErrorKind::Unavailable, "{above}");
+        }
+        assert_eq!(open.number(0).unwrap(), CLOCK + 1, "a refused claim moves nothing");
+        assert_eq!(open.number(CEILING - 1).unwrap(), CEILING);
+        // Each grant needs a number, also when the clock was set back.
+        assert_eq!(open.number(0).unwrap(), CEILING + 1);
+        assert_eq!(open.number(CEILING).unwrap(), CEILING + 2);
+    }
+
+    #[test]
+    fn hold_of_a_quorum_can_be_evicted_although_its_token_is_above_the_ceiling() {
+        let (key, mut book, mut fence) = (Key::new("k").unwrap(), Book::default(), Fence::default());
+        let mut open = OpenBook::new(&key, &mut book, &mut fence, CLOCK).up_to(CEILING);
+        let terms = QuorumTerms { keep: Duration::ZERO, min_age: Duration::ZERO, again: false };
+        let claim = Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
+        let claim = Claim { token_above: CEILING * 2, quorum: Some(terms), ..claim };
+        let Answer::Granted(grant) = rule::claim(&mut open, &claim, 1_000).unwrap().answer else {
+            panic!("the lock is free")
+        };
+        assert_eq!(grant.token, CEILING * 2 + 1);
+        assert!(rule::evict(&mut open, grant.token, 2_000).unwrap().answer);
+        assert!(fence.last() < CEILING, "the token of a quorum has moved the store's own numbers");
     }
 }

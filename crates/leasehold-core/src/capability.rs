@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::check::Check;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Something that a store may or may not be able to do.
@@ -259,6 +260,9 @@ pub struct Info {
     pub expiry_slack: Duration,
     /// How many claims one renewal call may carry.
     pub batch: usize,
+    /// The settings that the store looked at when it connected; empty before that, and where there are none.
+    /// A quorum lists those of its members, each with the member's name in front.
+    pub checks: Vec<Check>,
 }
 
 impl Info {

@@ -208,6 +208,32 @@ pub struct Claim {
     /// Where a session carries claims: how many renewals of sessions its client had sent when it was made; in a
     /// renewal, which of them that is. See [`Store::renew`](crate::Store::renew).
     pub round: u64,
+    /// In a renewal, whether it extends the lease or only asks how the claim stands.
+    pub extend: Extend,
+}
+
+/// What a renewal does to the lease of a claim.
+///
+/// A client polls a claim on a fixed lease to learn whether it still holds. That must not move the end of the lease.
+/// Where a session carries the claim, the session is renewed all the same.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Answer, Claim, Extend, Key, Memory, Store, Units};
+/// let store = Memory::new();
+/// let claim = Claim::new(Key::new("k")?, 1, Units::Exactly(1))?;
+/// store.claim(&claim).await?;
+/// let poll = Claim { extend: Extend::Nothing, ..claim };
+/// let Answer::Granted(grant) = store.renew(&[poll]).await?.remove(0) else { panic!("it holds") };
+/// assert_eq!(grant.lease, None); // nothing was extended
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extend {
+    /// Starts the lease again.
+    Lease,
+    /// Leaves the lease as it is.
+    Nothing,
 }
 
 /// What a [`Quorum`](crate::Quorum) asks of a member beyond a plain claim.
@@ -261,6 +287,7 @@ impl Claim {
             count: None,
             quorum: None,
             round: 0,
+            extend: Extend::Lease,
         })
     }
 
@@ -322,12 +349,15 @@ pub enum Change {
         /// Which change of this claim it is: the numbers rise, and a late copy of an older change changes nothing.
         op: u64,
     },
-    /// Take `n` off the claim's count, once per `op`; at zero the claim ends.
+    /// Take `n` off the count of whichever claim holds with this token, once per `op`; at zero that claim ends. Anybody
+    /// may. The claim that comes with the request only names the key.
     Give {
         /// How many.
         n: u64,
         /// The same for every repeat of the same request.
         op: u64,
+        /// Which latch: a late copy of the request finds nothing once that latch has ended, whatever was set since.
+        token: u64,
     },
     /// Publish another value.
     Value {
@@ -345,7 +375,8 @@ pub enum Change {
     },
     /// Give the claim up, but keep its units from everybody for this long.
     Tail(Duration),
-    /// Give the *resource* this limit in place of the declared one, until it is set back.
+    /// Give the *resource* this limit in place of the declared one, until it is set back. The id of the claim that comes
+    /// with it stands for the request: for [`rule::LATE`](crate::rule::LATE) a copy of it changes nothing.
     Limit(u64),
     /// Ask whoever holds with this token to give it back. Anybody may; the holder decides.
     Ask(u64),

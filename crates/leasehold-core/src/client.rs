@@ -15,6 +15,7 @@ use crate::key::Key;
 use crate::latch::Latch;
 use crate::mutex::Mutex;
 use crate::options::Options;
+use crate::rule::LATE;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::store::{Snapshot, Store};
@@ -314,8 +315,12 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one call to the store may take. Default 5 s; a longer one finds out later that a store is
-    /// gone, a shorter one gives up on a slow store.
+    /// How long one call to the store may take. Default 5 s, at most 30 s. A longer one finds out later that
+    /// a store is gone, a shorter one gives up on a slow store.
+    ///
+    /// The limit is half of [`rule::LATE`](crate::rule::LATE): for that long a store recognises late copies
+    /// of a request that set a latch or resized a semaphore. A client repeats a request within one call
+    /// timeout, and the last repeat takes another one.
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_timeout = limit;
         self
@@ -330,17 +335,25 @@ impl ClientBuilder {
     /// Opens the store.
     ///
     /// # Errors
-    /// When the store cannot be reached or refuses us; `Invalid` outside of a tokio runtime.
+    /// When the store cannot be reached or refuses us; `Invalid` outside of a tokio runtime, or if the call
+    /// timeout is out of range.
     pub async fn connect(self, store: impl Store) -> Result<Client> {
-        if self.call_timeout.is_zero() {
-            return Err(Error::new(ErrorKind::Invalid, "the call timeout is zero: nothing could succeed"));
-        }
+        check_call_timeout(self.call_timeout)?;
         let here = || tokio::runtime::Handle::try_current().map_err(outside_runtime);
         let runtime = self.runtime.map_or_else(here, Ok)?;
         let life = Keeper::start(Arc::new(store), self.clock, self.call_timeout, runtime).await?;
         let (label, defaults) = (default_label().into(), Arc::new(self.defaults));
         Ok(Client { life, name: self.name, label, defaults })
     }
+}
+
+fn check_call_timeout(limit: Duration) -> Result<()> {
+    let longest = LATE / 2;
+    if !limit.is_zero() && limit <= longest {
+        return Ok(());
+    }
+    let message = format!("the call timeout is {limit:?}: use more than zero and at most {longest:?}");
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn outside_runtime(error: tokio::runtime::TryCurrentError) -> Error {
@@ -352,4 +365,21 @@ fn outside_runtime(error: tokio::runtime::TryCurrentError) -> Error {
 fn default_label() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}:{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    #[tokio::test]
+    async fn call_timeout_is_at_most_half_of_what_stores_remember() {
+        let with = async |limit| Client::builder().call_timeout(limit).connect(Memory::new()).await;
+        assert!(with(Duration::from_secs(30)).await.is_ok());
+        for limit in [Duration::ZERO, Duration::from_millis(30_001), Duration::MAX] {
+            let error = with(limit).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{limit:?}: {error}");
+            assert!(error.to_string().contains("call timeout"), "{error}");
+        }
+    }
 }

@@ -96,8 +96,10 @@ impl Hand {
         if !Mutant::ReleaseEndsNothing.lives() && !Mutant::ReleaseRacesRenewal.lives() {
             self.hold.end(Loss::Released);
         }
-        // What was changed, or may have been, is not what the next one asked for.
-        let leaving = if self.lock().changes > 0 { leaving.for_nobody() } else { leaving };
+        // What was changed, or may have been, is not what the next one asked for. A holder that was asked to release
+        // gives way to other clients, not to a task of its own.
+        let to_others = self.lock().changes > 0 || self.hold.is_asked();
+        let leaving = if to_others { leaving.for_nobody() } else { leaving };
         leaving.keep_until(self.keep_until.get().copied())
     }
 }

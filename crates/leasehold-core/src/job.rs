@@ -114,6 +114,9 @@ impl Job {
 
     /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
     ///
+    /// A ticket does not carry the tail: a run that is [handed over](Guard::hand_over) is due again as soon as the
+    /// adopter releases it.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {

@@ -11,7 +11,9 @@
 mod chores;
 mod entry;
 mod leases;
+mod parking;
 mod pending;
+mod polling;
 mod relay;
 mod rounds;
 mod tables;
@@ -79,7 +81,7 @@ impl Keeper {
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Lifeline>> {
         let inbox = Inbox(ClaimId::random_number()?);
-        let tables = Mutex::new(Tables::new(store.info().clone()));
+        let tables = Mutex::new(Tables::new(store.info().clone(), call_timeout));
         let (wake, stop, stopped) = (Notify::new(), Notify::new(), AtomicBool::new(false));
         let keeper = Arc::new(Self { store, clock, inbox, call_timeout, tables, wake, stopped, stop });
         // On the runtime that carries the task: a store's listener must live as long as that.
@@ -113,13 +115,21 @@ impl Keeper {
     ) -> Result<Pending> {
         let hold = Arc::new(Hold::new(self.clock.clone(), max_hold));
         let mut tables = self.lock();
-        if tables.closing || self.stopped.load(Ordering::Acquire) {
-            return Err(closed().on(&claim.key));
-        }
+        self.check(&tables).map_err(|error| error.on(&claim.key))?;
         claim.round = tables.rounds;
-        tables.enter(claim.clone(), hold.clone(), renewal);
+        tables.enter(claim.clone(), hold.clone(), renewal, self.clock.now());
+        self.rouse(&mut tables);
         drop(tables);
         Ok(Pending::new(self.clone(), claim, hold))
+    }
+
+    /// Fails if the client is closing or its runtime has ended.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check(&self.lock())
+    }
+
+    fn check(&self, tables: &Tables) -> Result<()> {
+        if tables.closing || self.stopped.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
 
     /// The answer to a claim's own request that was sent at `sent`.
@@ -137,7 +147,17 @@ impl Keeper {
 
     /// Makes a call that may be repeated, until it is answered or one call's time is over.
     pub(crate) async fn retry<'a, T>(&self, key: &Key, call: impl Fn() -> Fut<'a, T> + Send) -> Result<T> {
-        let mut tries = Tries::new(self.clock.now() + self.call_timeout);
+        self.retry_until(key, self.clock.now() + self.call_timeout, call).await
+    }
+
+    /// Makes a call that may be repeated, until it is answered or `until` has passed; at least once.
+    pub(crate) async fn retry_until<'a, T>(
+        &self,
+        key: &Key,
+        until: Moment,
+        call: impl Fn() -> Fut<'a, T> + Send,
+    ) -> Result<T> {
+        let mut tries = Tries::new(until);
         loop {
             match self.call(call()).await {
                 Ok(answer) => return Ok(answer),

@@ -2,23 +2,30 @@
 
 use std::time::Duration;
 
+use crate::attempt::{Attempt, ask};
 use crate::capability::Feature;
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy, Units, WHOLE};
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::request::{IfGone, Request};
+use crate::store::{Holder, Snapshot};
 
-/// The latch itself is nobody's: everybody who counts down knows its id.
-const ID: ClaimId = ClaimId::from_bytes(*b"leasehold/latch\0");
+/// How soon a latch is set again that others are still leaving.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A count that goes down to zero, and those who wait for that.
 ///
 /// A latch that was never set, or has reached zero, is open: waiting for it returns at once. It belongs to no
 /// process: without [`lives_for`](Latch::lives_for) it stays until it is counted down or deleted.
+///
+/// The store remembers every count-down (8 bytes) until the latch opens, so that a repeated request counts once, and
+/// writes all of them with each one. A latch is meant for up to about 10,000 count-downs; for more, count down by several
+/// at a time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -68,31 +75,67 @@ impl Latch {
 
     /// Sets the count, if the latch is open. `false` when it is set already.
     ///
+    /// # Cancel safety
+    /// A dropped `set` leaves no latch: the client takes back what the store may have set.
+    ///
     /// # Errors
-    /// `Invalid` for zero; else when the store does not answer.
+    /// `Invalid` for zero; `Unavailable` when those who waited for the last round have not left it within the
+    /// client's call timeout; else when the store does not answer.
+    ///
+    /// After an error the latch was not set, or the client takes it back. If the store cannot be reached, the
+    /// client keeps trying for as long as it lives. If the client is closed or its process ends before it has
+    /// reached the store, a latch that was set stays set until it is counted down, deleted, or has [lived for
+    /// its time](Self::lives_for).
     pub async fn set(&self, count: u64) -> Result<bool> {
         if count == 0 {
             return Err(Error::new(ErrorKind::Invalid, "a latch of zero is open already: use 1 or more"));
         }
-        let mut claim = self.claim()?;
-        // How we know our own setting from somebody else's: the id is everybody's.
-        claim.value = ClaimId::random()?.as_bytes()[..].into();
-        claim.count = Some(count);
-        claim.lease = self.lives_for;
         let keeper = self.client.keeper();
+        let end = self.one_call();
+        let until = || if Mutant::SetHasNoEnd.lives() { self.one_call() } else { end };
         loop {
-            if let Answer::Granted(_) = keeper.retry(&claim.key, || keeper.store.claim(&claim)).await? {
-                return Ok(true);
+            // Another attempt, another id: a copy of an earlier one may still be on its way.
+            let attempt = Attempt::new(keeper, self.claim(Some(count))?)?;
+            let claim = &attempt.claim;
+            let heard = ask(keeper, &claim.key, until(), || keeper.store.claim(claim)).await;
+            match heard.answer {
+                Ok(Answer::Granted(_)) => {
+                    attempt.settled();
+                    return Ok(true);
+                }
+                // Only a copy of this very request can have used the id: the latch was set, and has ended since.
+                Ok(Answer::Gone) if heard.in_doubt => {
+                    attempt.settled();
+                    return Ok(true);
+                }
+                Ok(_) if !heard.in_doubt => attempt.settled(),
+                Err(error) if !heard.in_doubt => {
+                    attempt.settled();
+                    return Err(error);
+                }
+                // Dropped, the attempt withdraws what is still on its way.
+                Ok(_) => drop(attempt),
+                Err(error) => return Err(error),
             }
-            if self.count().await? > 0 {
+            if self.latch(until()).await?.is_some() {
                 return Ok(false);
             }
+            if keeper.clock.now() >= until() {
+                let message = format!(
+                    "those who waited for the last round have not left it within {:?}: it was not set, try again",
+                    keeper.call_timeout
+                );
+                return Err(Error::new(ErrorKind::Unavailable, message).on(&Key::new(&self.key)?));
+            }
             // Those who waited for the last one are still leaving.
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Counts down by one and says what is left. An open latch stays open.
+    ///
+    /// Two round trips: one to see which latch is set, one to count it down. So a late copy of the request cannot
+    /// count down a latch that was set later.
     ///
     /// # Errors
     /// When the store does not answer. A repeat after an unknown outcome counts again: this call already asks
@@ -117,10 +160,20 @@ impl Latch {
     /// # Errors
     /// As [`count_down`](Self::count_down).
     pub async fn count_down_by(&self, n: u64) -> Result<u64> {
-        let op = ClaimId::random_number()?;
-        match self.client.keeper().amend(&self.claim()?, &Change::Give { n, op }).await? {
-            Answer::Left(left) => Ok(left),
-            _ => Ok(0),
+        let keeper = self.client.keeper();
+        let (claim, op) = (self.claim(None)?, ClaimId::random_number()?);
+        let until = self.one_call();
+        loop {
+            let Some(Holder { token, .. }) = self.latch(until).await? else { return Ok(0) };
+            let change = Change::Give { n, op, token };
+            let heard = ask(keeper, &claim.key, until, || keeper.store.amend(&claim, &change)).await;
+            match heard.answer? {
+                Answer::Left(left) => return Ok(left),
+                // It was set when we looked, so it has ended while we counted, by our copy or by another's.
+                _ if heard.in_doubt || keeper.clock.now() >= until => return Ok(0),
+                // It has ended between the two, and another may be set by now.
+                _ => {}
+            }
         }
     }
 
@@ -129,15 +182,35 @@ impl Latch {
     /// # Errors
     /// When the store does not answer.
     pub async fn count(&self) -> Result<u64> {
-        let now = self.client.inspect(&self.key).await?;
-        Ok(now.and_then(|now| now.holders.iter().find_map(|holder| holder.count)).unwrap_or(0))
+        Ok(self.latch(self.one_call()).await?.and_then(|latch| latch.count).unwrap_or(0))
     }
 
-    /// Waits until the latch is open.
+    /// When a call that begins now has used up its time.
+    fn one_call(&self) -> Moment {
+        let keeper = self.client.keeper();
+        keeper.clock.now() + keeper.call_timeout
+    }
+
+    /// The key as the store shows it now. Repeats its request until `until`.
+    async fn snapshot(&self, until: Moment) -> Result<Option<Snapshot>> {
+        let (key, keeper) = (Key::new(&self.key)?, self.client.keeper());
+        keeper.retry_until(&key, until, || keeper.store.inspect(&key)).await
+    }
+
+    /// The claim that is the latch, if it is set.
+    async fn latch(&self, until: Moment) -> Result<Option<Holder>> {
+        let now = self.snapshot(until).await?;
+        Ok(now.and_then(|now| now.holders.into_iter().find(|holder| holder.count.is_some())))
+    }
+
+    /// Waits until the latch is open. Passing an open latch leaves no trace at the store.
     ///
     /// # Errors
     /// `Lost` when the latch is deleted meanwhile.
     pub async fn wait(&self) -> Result<()> {
+        if self.is_open().await? {
+            return Ok(());
+        }
         let passed = self.passage().acquire().await?;
         passed.release().await.map(drop)
     }
@@ -160,7 +233,13 @@ impl Latch {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub async fn wait_within(&self, limit: Duration) -> Result<bool> {
-        match self.passage().acquire_within(limit).await? {
+        let started = tokio::time::Instant::now();
+        if let Ok(is_open) = tokio::time::timeout(limit, self.is_open()).await
+            && is_open?
+        {
+            return Ok(true);
+        }
+        match self.passage().acquire_within(limit.saturating_sub(started.elapsed())).await? {
             Some(passed) => passed.release().await.map(|_| true),
             None => Ok(false),
         }
@@ -183,12 +262,23 @@ impl Latch {
     /// # Errors
     /// When the store does not answer.
     pub async fn delete(&self) -> Result<bool> {
-        let now = self.client.inspect(&self.key).await?;
-        let latch = now.and_then(|now| now.holders.into_iter().find(|holder| holder.count.is_some()));
-        match latch {
+        match self.latch(self.one_call()).await? {
             Some(latch) => self.client.evict(&self.key, latch.token).await,
             None => Ok(false),
         }
+    }
+
+    /// Whether it can be passed without a claim. Who passes would otherwise keep others from setting it.
+    async fn is_open(&self) -> Result<bool> {
+        self.require()?;
+        if Mutant::SetHasNoEnd.lives() {
+            return Ok(false);
+        }
+        let now = self.snapshot(self.one_call()).await?;
+        // On a key of another kind the claim is refused, with the reason.
+        Ok(now.is_none_or(|now| {
+            now.limit == Self::LIMIT && now.holders.iter().all(|holder| holder.count.is_none())
+        }))
     }
 
     /// What a waiter asks for: a share, which it gives back at once.
@@ -201,13 +291,16 @@ impl Latch {
         request.with(Options::new()).if_gone(if_gone)
     }
 
-    fn claim(&self) -> Result<Claim> {
+    fn require(&self) -> Result<Key> {
         let key = Key::new(&self.key)?;
         self.client.info().require(Feature::Latch).map_err(|error| error.on(&key))?;
-        let mut claim = Claim::new(key, Self::LIMIT, Units::Exactly(Self::LIMIT))?;
-        claim.id = ID;
-        claim.if_busy = IfBusy::Leave;
-        claim.label = "latch".into();
-        Ok(claim)
+        Ok(key)
+    }
+
+    /// The latch as a claim: all units, and no process that renews it.
+    fn claim(&self, count: Option<u64>) -> Result<Claim> {
+        let claim = Claim::new(self.require()?, Self::LIMIT, Units::Exactly(Self::LIMIT))?;
+        let (if_busy, label) = (IfBusy::Leave, "latch".into());
+        Ok(Claim { if_busy, label, count, lease: self.lives_for, ..claim })
     }
 }

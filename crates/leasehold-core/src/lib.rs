@@ -37,9 +37,11 @@
 //! ```
 
 mod answer;
+mod attempt;
 pub mod blocking;
 mod book;
 mod capability;
+mod check;
 mod claim;
 mod client;
 mod clock;
@@ -54,6 +56,7 @@ mod keeper;
 mod key;
 mod latch;
 pub mod layers;
+pub mod local;
 mod memory;
 mod multi;
 #[doc(hidden)]
@@ -78,9 +81,10 @@ pub mod url;
 mod watch;
 pub use book::{Book, Fence, OpenBook};
 pub use capability::{Capability, Feature, Info, Leases, Renewal, TokenStrength};
+pub use check::{Check, Severity, Warnings};
 pub use claim::{
-    Answer, Change, Claim, ClaimId, Grant, IfBusy, Inbox, Order, PATIENCE, Place, QuorumTerms, Released,
-    Units, WHOLE,
+    Answer, Change, Claim, ClaimId, Extend, Grant, IfBusy, Inbox, Order, PATIENCE, Place, QuorumTerms,
+    Released, Units, WHOLE,
 };
 pub use client::{Client, ClientBuilder};
 pub use clock::{BootClock, Clock, Moment, TICK, TestClock, sleep_until};

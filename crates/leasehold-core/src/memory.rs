@@ -33,6 +33,7 @@ static INFO: Info = Info {
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,
     batch: 1024,
+    checks: Vec::new(),
 };
 
 /// Claims in this process's memory. Clones share them.

@@ -36,6 +36,14 @@ mutants! {
     NoSafetyPoll,
     /// A promotion that nobody picks up is kept.
     PromotedForNobody,
+    /// A claim that a renewal finds granted is held, although its future has not heard of it.
+    UnpolledClaimHolds,
+    /// A task that inherits a lock holds it, although its future has not heard of it.
+    UnpolledHeirHolds,
+    /// A task that is parked behind another waits for it without end.
+    ParkedForEver,
+    /// An attempt that is told "busy" or "gone" forgets its copies that are still on their way.
+    BusyForgetsLateCopies,
     /// One failed renewal is the last.
     RenewalStopsAfterError,
     /// A heartbeat hides that a claim is gone.
@@ -44,6 +52,8 @@ mutants! {
     LossIsNotFinal,
     /// `max_hold` is forgotten.
     MaxHoldIgnored,
+    /// The store extends a fixed lease whenever the client polls its claim.
+    PollExtendsFixedLease,
     /// A dropped acquire stays in the renewals.
     CancelLeaks,
     /// A dropped guard stays in the renewals.
@@ -68,12 +78,22 @@ mutants! {
     MultiSkipsABusyPart,
     /// A latch waiter that lost its place thinks that it has passed.
     LatchPassesWhenGone,
+    /// When a latch ends, the store forgets the request that set it: a late copy sets the latch again.
+    EndedLatchIsForgotten,
+    /// A count-down takes whichever latch is set, not the one that its caller saw.
+    CountKnowsNoRound,
+    /// `set` retries without a limit, and a waiter claims a share even if the latch is open.
+    SetHasNoEnd,
     /// A job that was done too soon leaves no tail.
     JobLeavesNoTail,
     /// A quorum keeps what a minority of its members granted.
     QuorumKeepsAMinority,
     /// A quorum is content with the smaller half of its members.
     HalfIsAMajority,
+    /// A quorum asks its members again under an id that it has released there.
+    QuorumReusesIds,
+    /// A quorum takes no number but the one that its own clock proposed.
+    QuorumTakesOnlyItsOwnNumber,
 }
 
 /// Which bug is planted; more than any of them for none.

@@ -1,8 +1,12 @@
 //! Several independent stores as one: a claim holds while a majority of them granted it.
 //!
 //! This is Redlock, on any stores that can be [members](crate::Capability::Member). What it adds to the textbook:
-//! - **Tokens.** The quorum proposes a number, and a hold is a majority that granted with exactly that number.
-//!   Two majorities share a member, and that member has seen the smaller number, so tokens rise.
+//! - **Tokens.** The quorum proposes a number, each member grants with that or a larger one, and a hold is a majority that
+//!   granted with the same number. No member grants a number twice, and two majorities share a member: so the number
+//!   belongs to one claim, and the next claim gets a larger one.
+//! - **Clocks apart.** Proposals follow the wall clock and the numbers of faster clocks, up to `max_lease`
+//!   ahead. A lead that no clock has any more fades.
+//! - **Fresh ids.** Members know a claim by another id in every attempt. A release that arrives late finds nothing.
 //! - **Members that forgot.** A member whose memory is younger than `max_lease` does not count: it may have
 //!   granted what it does not remember. While a majority holds, a member that lost the claim is asked again.
 //! - **No queue.** Three clients, each first in the queue of another member, would wait for ever. So a quorum asks
@@ -13,11 +17,15 @@
 //! Every call goes to every member on a task of its own and ends there, also when the caller has seen enough:
 //! a slow member delays nobody, and nothing is forgotten on it.
 
+mod about;
+mod asked;
 mod builder;
 mod calls;
 mod claiming;
 mod ledger;
 mod members;
+mod numbers;
+mod releasing;
 mod renewing;
 mod view;
 mod votes;
@@ -28,6 +36,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use about::About;
 pub use builder::QuorumBuilder;
 use ledger::Standings;
 use members::{Member, Replies};
@@ -57,7 +66,7 @@ pub struct Quorum(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     members: Vec<Arc<Member>>,
-    info: Info,
+    about: About,
     /// The longest lease, how long keys remember, and how old a member must be.
     max_lease: Duration,
     min_age: Duration,
@@ -80,10 +89,10 @@ impl Inner {
     }
 
     /// Asks all members at once.
-    fn ask<T: Send + 'static>(&self, call: impl Fn(Arc<dyn Store>) -> Fut<'static, T>) -> Replies<T> {
+    fn ask<T: Send + 'static>(&self, call: impl Fn(usize, Arc<dyn Store>) -> Fut<'static, T>) -> Replies<T> {
         let replies = Replies::new();
         for (n, member) in self.members.iter().enumerate() {
-            replies.run(n, member.clone().call(self.member_timeout, call(member.store.clone())));
+            replies.run(n, member.clone().call(self.member_timeout, call(n, member.store.clone())));
         }
         replies
     }
@@ -91,7 +100,7 @@ impl Inner {
 
 impl Store for Quorum {
     fn info(&self) -> &Info {
-        &self.0.info
+        self.0.about.info(&self.0.members)
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {

@@ -40,6 +40,7 @@ pub use store::RecordStore;
 
 use crate::capability::Info;
 use crate::claim::Inbox;
+use crate::clock::Moment;
 use crate::key::Key;
 use crate::store::{Fut, Wakes};
 
@@ -118,12 +119,22 @@ pub struct Loaded {
     /// Numbers drawn from now on are at least this: a number that rises by itself even when a record is
     /// forgotten, such as the time in microseconds or the store's own index.
     pub floor: u64,
+    /// No claim can ask for a number above this: [`BOUND_MICROS`] ahead of the clock that numbers follow, or
+    /// `u64::MAX` where numbers come from the store itself.
+    pub ceiling: u64,
     /// Numbers in the record that are below [`SMALL`] count from here. See [`Swapped::Done`].
     pub origin: u64,
 }
 
 /// Numbers below this, in a record, are relative: to [`Loaded::origin`].
 pub const SMALL: u64 = 1 << 16;
+
+/// How far ahead of the clock a claim can move numbers that follow the clock, in microseconds. Numbers start
+/// again from the clock if all records are forgotten, so a larger lead would let them fall for longer.
+pub const BOUND_MICROS: u64 = 60_000_000;
+
+/// How long after its load a swap may be sent: half of the time that a record outlives what is in it.
+pub const LATEST_SWAP: Duration = Duration::from_secs(30);
 
 /// A record that is to be replaced.
 #[derive(Debug)]
@@ -132,6 +143,9 @@ pub struct Swap<'a> {
     pub key: &'a Key,
     /// The version that was seen.
     pub seen: Version,
+    /// When that was, at the latest. A store that forgets records must not write one later than
+    /// [`LATEST_SWAP`] after it: another holder's record may have come and gone since.
+    pub seen_at: Moment,
     /// Since when the store had forgotten nothing ([`Loaded::born`]). One that has forgotten something since is
     /// `Stale` where no record was seen: there may have been one.
     pub born: u64,

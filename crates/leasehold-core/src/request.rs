@@ -173,7 +173,11 @@ impl<G: From<Guard>> Request<G> {
                     Box::pin(pending.leave()).await;
                     return Ok(None);
                 }
-                Some(Ended::Busy) if matches!(wait, Wait::Not) => return Ok(None),
+                Some(Ended::Busy) if matches!(wait, Wait::Not) => {
+                    // Usually there is nothing to leave, but a copy of the claim may still be on its way.
+                    Box::pin(pending.leave()).await;
+                    return Ok(None);
+                }
                 // The place was lost, or the store has no queue: again, after a random pause.
                 Some(ended) => {
                     drop(pending);

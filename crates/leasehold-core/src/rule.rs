@@ -28,12 +28,20 @@ mod properties;
 mod vectors;
 
 pub use amend::amend;
+pub(crate) use ledger::millis;
 pub use ledger::{Head, Ledger, Row};
 pub use request::{claim, evict, pass, release, renew};
 pub use view::snapshot;
 
+use std::time::Duration;
+
 use crate::claim::Inbox;
 use crate::store::Promotion;
+
+/// For how long a store refuses copies of a request whose effect may end before the copy arrives: the request that set a
+/// latch, counted from the end of that latch, and a resize. Whatever arrives later than this is taken for a new request,
+/// so it must be at least twice the time that a client waits for one call.
+pub const LATE: Duration = Duration::from_secs(60);
 
 /// What an operation answers, and whom to tell.
 ///

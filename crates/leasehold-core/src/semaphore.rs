@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::attempt::{Attempt, ask};
 use crate::capability::Feature;
 use crate::claim::{Change, Claim, Units};
 use crate::client::Client;
@@ -112,7 +113,8 @@ impl Semaphore {
     }
 
     /// Gives the semaphore another number of permits than the one everybody names, until it is set back to
-    /// that. Nobody who holds loses anything: a smaller number holds back new grants until enough came back.
+    /// that. Nobody who holds loses anything: a smaller number holds back new grants until enough came back. Requests for
+    /// more permits than the new number are refused; those that wait already go on waiting, and block nobody.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -124,6 +126,9 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     ///
+    /// # Cancel safety
+    /// A dropped resize was made or not. It does not happen later, so it cannot undo one that was made since.
+    ///
     /// # Errors
     /// `Conflict` when it is in use with another declared limit, `Invalid` for zero.
     pub async fn resize(&self, permits: u64) -> Result<()> {
@@ -132,9 +137,15 @@ impl Semaphore {
         let keeper = self.client.keeper();
         // The new limit passes the same check as a declared one.
         Claim::new(key.clone(), permits, Units::Exactly(1))?.check()?;
-        let claim = Claim::new(key, self.limit, Units::Exactly(1))?;
+        let claim = Claim { lease: None, ..Claim::new(key, self.limit, Units::Exactly(1))? };
         claim.check()?;
-        keeper.amend(&claim, &Change::Limit(permits)).await?;
-        Ok(())
+        let attempt = Attempt::new(keeper, claim)?;
+        let (claim, change) = (&attempt.claim, Change::Limit(permits));
+        let until = keeper.clock.now() + keeper.call_timeout;
+        let heard = ask(keeper, &claim.key, until, || keeper.store.amend(claim, &change)).await;
+        if heard.answer.is_ok() || !heard.in_doubt {
+            attempt.settled();
+        }
+        heard.answer.map(drop)
     }
 }

@@ -124,6 +124,10 @@ impl Store for Sessions {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
         Box::pin(async move {
             self.bury_dead_sessions().await?;
+            if claim.count.is_some() {
+                // A latch outlives the session of whoever set it.
+                return self.memory.claim(claim).await;
+            }
             let opened = self.join(claim);
             let answer = self.memory.claim(&claim.on_session()).await;
             if !matches!(answer, Ok(Answer::Granted(_) | Answer::Waiting(_))) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, run};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, run};
 use leasehold_core::{Fut, Key, Memory, Store};
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ impl Fixture for InMemory {
         Duration::from_millis(300)
     }
 
-    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+    fn kill_holder<'a>(&'a self, _key: &'a Key, _lease: Duration) -> Hook<'a, Killed> {
         Hook::Cannot("claims in memory end with the process")
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, run};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, run};
 use leasehold_core::record::RecordStore;
 use leasehold_core::record::testing::{MapRecords, Trouble};
 use leasehold_core::{BootClock, Fut, Key, Memory, Quorum, Snapshot, Store};
@@ -87,7 +87,7 @@ impl Fixture for OfThree {
         20
     }
 
-    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+    fn kill_holder<'a>(&'a self, _key: &'a Key, _lease: Duration) -> Hook<'a, Killed> {
         Hook::Cannot("claims in memory end with the process")
     }
 }

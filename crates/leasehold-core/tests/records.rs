@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, run};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, run};
 use leasehold_core::record::testing::{MapRecords, Trouble};
 use leasehold_core::record::{RecordStore, Records};
 use leasehold_core::{BootClock, Clock, Fut, Key, Store};
@@ -66,7 +66,7 @@ impl Fixture for OnRecords {
         150
     }
 
-    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+    fn kill_holder<'a>(&'a self, _key: &'a Key, _lease: Duration) -> Hook<'a, Killed> {
         Hook::Cannot("claims in memory end with the process")
     }
 }

@@ -10,7 +10,7 @@ use super::{Keeper, RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::Leases;
 use crate::claim::{Answer, Change, Claim, ClaimId, Released};
 use crate::clock::Moment;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Loss, Stage};
 use crate::mutant::Mutant;
 use crate::pause::back_off;
@@ -25,35 +25,55 @@ pub(super) struct Chore {
     in_doubt: bool,
     /// Until when nobody may have it: the tail of a job that was done too soon.
     keep_until: Option<Moment>,
-    /// When the lease has ended anyway and the chore is done by itself.
+    /// What the request found that left the tail.
+    left_tail: Option<Released>,
+    /// When the lease has ended anyway and the chore is done by itself. Means nothing for a claim without a
+    /// lease.
     until: Moment,
     failed: u32,
 }
 
 impl Chore {
     fn new(claim: Claim, in_doubt: bool, until: Moment) -> Self {
-        Self { claim, heir: None, in_doubt, keep_until: None, until, failed: 0 }
+        Self { claim, heir: None, in_doubt, keep_until: None, left_tail: None, until, failed: 0 }
     }
 
     pub(super) async fn attempt(&mut self, keeper: &Keeper) -> Result<Released> {
         // Whatever happens to this attempt: dropped, it asks for itself.
         let heir = self.heir.take();
-        let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
-        if !tail.is_zero() && !Mutant::JobLeavesNoTail.lives() {
-            let change = Change::Tail(tail);
-            let left = keeper.call(keeper.store.amend(&self.claim, &change)).await;
-            let released =
-                left.map(|answer| if answer == Answer::Done { Released::Held } else { Released::Gone });
-            return released.map_err(|error| error.on(&self.claim.key));
-        }
         // Twice the time that a call may take: whatever is on the way has arrived by then.
         let is_marked = self.in_doubt && !Mutant::WithdrawalLeavesNoMark.lives();
         let refuse_for = is_marked.then(|| keeper.call_timeout * 2);
+        let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
+        if !tail.is_zero() && !Mutant::JobLeavesNoTail.lives() {
+            let found = match self.left_tail {
+                Some(found) => found,
+                None => self.leave_tail(tail, keeper).await?,
+            };
+            // A repeat of this attempt must not look for the claim again: the tail belongs to nobody.
+            self.left_tail = Some(found);
+            if refuse_for.is_some() {
+                // Finds nothing to release, and leaves the mark.
+                self.release(refuse_for, keeper).await?;
+            }
+            return Ok(found);
+        }
         if let Some(heir) = heir
             && self.pass_on(&heir, refuse_for, keeper).await?
         {
             return Ok(Released::Held);
         }
+        let released = self.release(refuse_for, keeper).await?;
+        Ok(self.left_tail.unwrap_or(released))
+    }
+
+    async fn leave_tail(&self, length: Duration, keeper: &Keeper) -> Result<Released> {
+        let left = keeper.call(keeper.store.amend(&self.claim, &Change::Tail(length))).await;
+        let left = left.map_err(|error| error.on(&self.claim.key))?;
+        Ok(if left == Answer::Done { Released::Held } else { Released::Gone })
+    }
+
+    async fn release(&self, refuse_for: Option<Duration>, keeper: &Keeper) -> Result<Released> {
         let released = keeper.call(keeper.store.release(&self.claim, refuse_for)).await;
         released.map_err(|error| error.on(&self.claim.key))
     }
@@ -80,13 +100,34 @@ impl Chore {
             let pause = back_off(self.failed, RETRY_FIRST, RETRY_LONGEST);
             self.failed += 1;
             let closing = keeper.lock().closing && self.failed > 3;
-            if closing || !error.is_retryable() || keeper.clock.now() + pause >= self.until {
-                tracing::debug!(%error, "gave up releasing: its lease ends it");
+            if closing || !self.is_worth_repeating(&error, keeper.clock.now() + pause) {
+                self.give_up(&error);
                 break;
             }
             tokio::time::sleep(pause).await;
         }
         keeper.lock().left(&self.claim.id);
+    }
+
+    /// Whether to try again at `then`. What a claim without a lease has set stays until it is withdrawn, so
+    /// nothing ends the attempts but the client's end: not even an error that an administrator can mend.
+    fn is_worth_repeating(&self, error: &Error, then: Moment) -> bool {
+        match self.claim.lease {
+            Some(_) => error.is_retryable() && then < self.until,
+            None => error.is_retryable() || matches!(error.kind(), ErrorKind::Denied | ErrorKind::Protocol),
+        }
+    }
+
+    fn give_up(&self, error: &Error) {
+        match self.claim.lease {
+            Some(_) => tracing::debug!(%error, "gave up releasing: its lease ends it"),
+            None => tracing::warn!(
+                key = %self.claim.key,
+                %error,
+                "could not withdraw an unanswered request: a latch that it has set stays set until it is counted \
+                 down or deleted"
+            ),
+        }
     }
 }
 
@@ -97,10 +138,12 @@ impl Tables {
         let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
         let is_held = hold.stage() == Stage::Held;
         if is_held && self.info.leases == Leases::Shared {
-            self.leaving.insert(claim.id, claim.clone());
+            self.leaving.insert(claim.id, (claim.clone(), until));
         }
+        // A lease that was changed by hand is not the one that the next task asked for.
+        let is_as_asked = self.entries.get(&claim.id).is_some_and(|entry| entry.claim.lease == claim.lease);
         // Before it is removed, or another would ask.
-        let heir = if is_held { self.relays.heir_of(claim) } else { None };
+        let heir = if is_held && is_as_asked { self.relays.heir_of(claim) } else { None };
         if !is_held || !Mutant::ReleaseRacesRenewal.lives() {
             self.remove(&claim.id);
         }
@@ -120,7 +163,7 @@ impl Tables {
         {
             // A lease of its own would run out at the store, which would then wait. A session goes on.
             chore.keep_until = Some(now + claim.lock_delay);
-            self.leaving.insert(claim.id, claim);
+            self.leaving.insert(claim.id, (claim, chore.until));
         }
         self.chores.push_back(chore);
     }

@@ -1,6 +1,7 @@
 //! One claim as the keeper knows it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::leases::Extension;
 use crate::capability::Renewal;
@@ -11,13 +12,15 @@ use crate::mutant::Mutant;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Sent, not answered.
-    Asked,
+    /// Behind another task of this client: the store has not heard of it.
+    Parked,
+    /// Sent at this time, not answered.
+    Asked(Moment),
     /// In the queue.
     Waiting,
-    /// Granted, and nobody has picked it up yet.
+    /// Granted at this time, but its future has not taken it yet.
     Promoted(Moment),
-    /// In somebody's hands.
+    /// Taken by its future. Only the future's own poll makes a claim `Held`.
     Held,
 }
 
@@ -38,9 +41,24 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        let (phase, extension, heard) = (Phase::Asked, None, None);
+    pub(super) fn new(claim: Claim, hold: Arc<Hold>, renewal: Renewal, now: Moment) -> Self {
+        let (phase, extension, heard) = (Phase::Asked(now), None, None);
         Self { claim, hold, renewal, phase, seat: 0, extension, heard, full: false }
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self.phase, Phase::Asked(_))
+    }
+
+    /// When the keeper takes the claim back because nobody polls its future: other clients wait for the lock.
+    ///
+    /// A future that is polled hears an answer, or that there is none, within `longest_ask`.
+    pub(super) fn given_back_at(&self, longest_ask: Duration) -> Option<Moment> {
+        match self.phase {
+            Phase::Asked(at) => Some(at + longest_ask + self.claim.patience),
+            Phase::Promoted(at) if !Mutant::PromotedForNobody.lives() => Some(at + self.claim.patience),
+            Phase::Promoted(_) | Phase::Parked | Phase::Waiting | Phase::Held => None,
+        }
     }
 
     /// Whether nobody renews it any more: a fixed lease that has begun.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::relay::can_be_passed;
+use super::relay::{MustAsk, can_be_passed};
 use super::tables::Stand;
 use super::{Keeper, Leaving, Tries, closed};
 use crate::claim::{Answer, Claim, IfBusy};
@@ -45,13 +45,15 @@ impl Pending {
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
     pub(crate) async fn settle(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
         let may_park = can_be_passed(&self.claim, self.keeper.store.info());
-        let parked = may_park.then(|| self.keeper.lock().relays.join(&self.claim)).flatten();
+        let parked = may_park.then(|| self.keeper.lock().park(&self.claim.id)).flatten();
         if let Some(must_ask) = parked {
-            tokio::select! {
-                biased;
-                ended = self.turn(limit) => return ended,
-                _ = must_ask => {}
+            if let Some(ended) = Box::pin(self.parked(must_ask, limit)).await {
+                return ended;
             }
+            let now = self.keeper.clock.now();
+            let mut tables = self.keeper.lock();
+            tables.unpark(&self.claim.id, now);
+            self.keeper.rouse(&mut tables);
         }
         match self.ask(limit).await? {
             None => Ok(Some(Ended::TooLate)),
@@ -61,6 +63,31 @@ impl Pending {
             // Who does not queue is not waiting for others, but for word of the session.
             Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => Box::pin(self.confirm()).await,
             Some(Stand::Waiting) => self.turn(limit).await,
+        }
+    }
+
+    /// Waits for the lock behind another task of this client; `None` when this one must ask the store itself: the
+    /// other task is done, or within the time of a waiter's lease has neither taken the lock nor gone, so that perhaps
+    /// nobody polls it.
+    async fn parked(
+        &mut self,
+        mut must_ask: MustAsk,
+        limit: Option<Moment>,
+    ) -> Option<Result<Option<Ended>>> {
+        let (keeper, key) = (self.keeper.clone(), self.claim.key.clone());
+        loop {
+            let blocked_by = keeper.lock().blocks_parked(&key);
+            let look_at = keeper.clock.now() + self.claim.patience / 2;
+            tokio::select! {
+                biased;
+                ended = self.turn(limit) => return Some(ended),
+                _ = &mut must_ask => return None,
+                () = sleep_until(&*keeper.clock, look_at) => {}
+            }
+            let is_stuck = blocked_by.is_some() && keeper.lock().blocks_parked(&key) == blocked_by;
+            if is_stuck && !Mutant::ParkedForEver.lives() {
+                return None;
+            }
         }
     }
 
@@ -80,7 +107,10 @@ impl Pending {
                     if unanswered == 0 {
                         self.hold.no_doubt();
                     }
-                    self.settled = matches!(answer, Answer::Busy | Answer::Gone);
+                    // The mark of a withdrawal must refuse the copies that were not answered: whatever this one was
+                    // told, another may arrive when the lock is free.
+                    let may_arrive_late = unanswered > 0 && !Mutant::BusyForgetsLateCopies.lives();
+                    self.settled = matches!(answer, Answer::Busy | Answer::Gone) && !may_arrive_late;
                     return Ok(Some(keeper.answered(&self.claim.id, sent, &answer)));
                 }
                 // It was our caller's patience that ended, not the store's time: that is no error.
@@ -111,9 +141,9 @@ impl Pending {
             _ => {
                 let now = self.keeper.clock.now();
                 let mut tables = self.keeper.lock();
-                tables.picked_up(&self.claim.id, now);
+                let is_ours = tables.picked_up(&self.claim.id, now);
                 self.keeper.rouse(&mut tables);
-                Ok(None)
+                Ok((!is_ours).then_some(Ended::Gone))
             }
         }
     }
@@ -148,7 +178,9 @@ impl Pending {
 
     /// Leaves the queue and waits until that is done, so that no place is left behind.
     pub(crate) async fn leave(mut self) {
-        self.settled = true;
+        if std::mem::replace(&mut self.settled, true) {
+            return;
+        }
         let leaving = Leaving::new(self.keeper.clone(), &self.claim, &self.hold).finish();
         // What fails or takes long becomes the keeper's chore: the caller only wanted to be gone.
         let _ = tokio::time::timeout(GRACE, leaving).await;

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::capability::{Capability, Info};
+use crate::capability::{Capability, Info, Renewal};
 use crate::claim::{Claim, ClaimId, IfBusy, Order};
 use crate::key::Key;
 
@@ -31,24 +32,32 @@ pub(super) struct Heir {
 struct Relay {
     /// The one that the store knows of, or is about to.
     runner: ClaimId,
-    limit: u64,
+    terms: Terms,
     passes: u32,
     parked: VecDeque<Heir>,
+}
+
+/// What all claims of a relay have in common: a task gets the lock exactly as it asked for it.
+#[derive(Debug, PartialEq, Eq)]
+struct Terms {
+    limit: u64,
+    lease: Option<Duration>,
+    renewal: Renewal,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Relays(BTreeMap<Key, Relay>);
 
 impl Relays {
-    /// Parks a claim that [`can_be_passed`] behind another. `None` when it must ask now.
-    pub(super) fn join(&mut self, claim: &Claim) -> Option<MustAsk> {
+    /// Parks a claim that [`can_be_passed`] behind another on the same terms. `None` when it must ask now.
+    pub(super) fn join(&mut self, claim: &Claim, renewal: Renewal) -> Option<MustAsk> {
+        let terms = Terms { limit: claim.limit, lease: claim.lease, renewal };
         let Some(relay) = self.0.get_mut(&claim.key) else {
-            let (runner, limit) = (claim.id, claim.limit);
-            let relay = Relay { runner, limit, passes: 0, parked: VecDeque::new() };
+            let relay = Relay { runner: claim.id, terms, passes: 0, parked: VecDeque::new() };
             self.0.insert(claim.key.clone(), relay);
             return None;
         };
-        if relay.limit != claim.limit {
+        if relay.terms != terms {
             return None;
         }
         let (parked, must_ask) = oneshot::channel();
@@ -65,6 +74,11 @@ impl Relays {
         let heir = relay.parked.pop_front()?;
         (relay.runner, relay.passes) = (heir.claim.id, relay.passes + 1);
         Some(heir)
+    }
+
+    /// The claim that the parked ones wait for.
+    pub(super) fn runner(&self, key: &Key) -> Option<ClaimId> {
+        self.0.get(key).map(|relay| relay.runner)
     }
 
     /// Whether the store has never heard of the claim, and now never will.

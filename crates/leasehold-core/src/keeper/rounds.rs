@@ -9,7 +9,7 @@ use super::leases::{Lease, LeaseKey};
 use super::tables::Tables;
 use super::{RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::{Leases, Renewal};
-use crate::claim::{Answer, Claim, ClaimId, Grant};
+use crate::claim::{Answer, Claim, ClaimId, Extend, Grant};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Loss, Stage};
@@ -52,13 +52,14 @@ impl Tables {
         let key = self.lease_key(&entry.claim);
         let renew_at = self.leases.get(&key).and_then(Lease::renew_at).unwrap_or(now);
         let renewal = match (&entry.phase, entry.renewal, entry.full) {
-            (Phase::Asked, ..) => None,
+            (Phase::Parked | Phase::Asked(_), ..) => None,
             (_, Renewal::Never, true) => None,
             // A fixed lease is what its user counts on: it starts in full as soon as it may.
             (Phase::Held, Renewal::Never, false) => Some(now),
             _ => Some(renew_at),
         };
-        if let Some(at) = [renewal, entry.ends()].into_iter().flatten().min() {
+        let given_back = self.given_back_at(entry);
+        if let Some(at) = [renewal, entry.ends(), given_back].into_iter().flatten().min() {
             self.schedule(key, at);
         }
     }
@@ -148,6 +149,7 @@ impl Tables {
         self.unschedule(key);
         let Some(lease) = self.leases.get_mut(&key) else { return };
         let looked = lease.look.take().is_some() || !lease.askers.is_empty();
+        let askers: Vec<ClaimId> = lease.askers.iter().map(|(id, _)| *id).collect();
         let ids = lease.claims.clone();
         let is_shared = matches!(key, LeaseKey::Shared(_));
         let (mut named, mut is_wanted) = (Vec::new(), looked);
@@ -159,20 +161,22 @@ impl Tables {
                     // Its own lease ends it; a session goes on, and would keep it for ever.
                     if is_shared { self.leave(id, now) } else { self.remove(id) }
                 }
-                (Phase::Promoted(at), _)
-                    if now.since(*at) >= entry.claim.patience && !Mutant::PromotedForNobody.lives() =>
-                {
+                _ if self.given_back_at(entry).is_some_and(|at| at <= now) => {
                     // Its future is not being polled: others wait, so it goes back.
                     entry.hold.end(Loss::Gone);
                     self.leave(id, now);
                 }
-                (Phase::Asked, _) if !is_shared => {}
+                (Phase::Parked, _) => {}
+                (Phase::Asked(_), _) if !is_shared => {}
                 (phase, _) => {
-                    let is_idle = *phase == Phase::Asked || (*phase == Phase::Held && entry.is_settled());
+                    let is_idle = entry.is_asked() || (*phase == Phase::Held && entry.is_settled());
                     is_wanted |= !is_idle;
                     // On a session all are named that live on it: the others would be withdrawn.
                     if is_shared || looked || !is_idle {
-                        named.push(entry.claim.clone());
+                        // A fixed lease that has begun ends when it ends, however often the claim is polled.
+                        let is_poll = entry.is_settled() && !askers.contains(id);
+                        let extend = if is_poll { Extend::Nothing } else { Extend::Lease };
+                        named.push(Claim { extend, ..entry.claim.clone() });
                     }
                 }
             }
@@ -185,8 +189,9 @@ impl Tables {
             return;
         }
         if is_shared {
+            self.leaving.retain(|_, (_, until)| *until > now);
             let is_on_it = |claim: &&Claim| LeaseKey::of(self.info.leases, claim) == key;
-            named.extend(self.leaving.values().filter(is_on_it).cloned());
+            named.extend(self.leaving.values().map(|(claim, _)| claim).filter(is_on_it).cloned());
             self.rounds += 1;
             named.iter_mut().for_each(|claim| claim.round = self.rounds);
         }
@@ -210,7 +215,7 @@ impl Tables {
         let failure = match result {
             Ok(mut answers) => {
                 for (claim, answer) in batch.claims.iter().zip(&mut answers) {
-                    if self.renewed_one(claim, sent, answer, &batch, now) == Renewed::Not {
+                    if self.renewed_one(claim, sent, answer, now) == Renewed::Not {
                         self.retry(self.lease_key(claim), now);
                         as_it_was.push(claim.id);
                     }
@@ -244,14 +249,7 @@ impl Tables {
         }
     }
 
-    fn renewed_one(
-        &mut self,
-        claim: &Claim,
-        sent: Moment,
-        answer: &mut Answer,
-        batch: &Batch,
-        now: Moment,
-    ) -> Renewed {
+    fn renewed_one(&mut self, claim: &Claim, sent: Moment, answer: &mut Answer, now: Moment) -> Renewed {
         let Some(entry) = self.entries.get(&claim.id) else { return Renewed::Well };
         if Mutant::NoReconciliation.lives() && entry.phase == Phase::Held && *answer == Answer::Gone {
             let (seat, token, units) = (entry.seat, entry.hold.token(), entry.hold.units());
@@ -259,7 +257,7 @@ impl Tables {
         }
         if *answer == Answer::Gone && entry.may_be_overtaken(sent) {
             // It was still on its way, and perhaps is: that it was not there yet proves nothing.
-            if entry.phase != Phase::Asked {
+            if !entry.is_asked() {
                 self.look_again(&claim.id, now);
             }
             return Renewed::Well;
@@ -269,12 +267,10 @@ impl Tables {
             self.attend(&claim.id, now);
             return Renewed::Well;
         }
-        let was_asked_for = batch.askers.iter().any(|(id, _)| *id == claim.id);
-        let is_look = entry.is_settled() && !was_asked_for;
         let mut renewed = Renewed::Well;
         if let Answer::Granted(grant) = &mut *answer {
-            if is_look {
-                // Whether it is still there: a fixed lease ends when it ends.
+            if claim.extend == Extend::Nothing {
+                // Also where a session was renewed that carries it.
                 grant.lease = None;
             } else if grant.lease.is_none() && claim.lease.is_some() && self.info.leases == Leases::PerClaim {
                 renewed = Renewed::Not;

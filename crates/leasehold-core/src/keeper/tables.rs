@@ -6,16 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::chores::Chore;
 use super::entry::{Entry, Phase};
 use super::leases::{Extension, Lease, LeaseKey};
 use super::relay::Relays;
-use crate::capability::{Info, Leases, Renewal};
+use crate::capability::{Capability, Info, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant, Place};
 use crate::clock::Moment;
-use crate::error::Result;
 use crate::hold::{Hold, Loss, Stage};
 use crate::key::Key;
 use crate::mutant::Mutant;
@@ -30,22 +27,33 @@ pub(super) enum Stand {
     Gone,
 }
 
+/// Who hears an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The future that made the claim, while it is polled.
+    ByAsker,
+    /// The keeper. Nobody may be polling the future.
+    ByKeeper,
+}
+
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) info: Info,
     pub(super) entries: BTreeMap<ClaimId, Entry>,
     pub(super) leases: BTreeMap<LeaseKey, Lease>,
     pub(super) due: BTreeSet<(Moment, LeaseKey)>,
-    by_key: BTreeMap<Key, Vec<ClaimId>>,
+    pub(super) by_key: BTreeMap<Key, Vec<ClaimId>>,
     /// Promotions that overtook the reply with their seat.
-    early: Vec<Promotion>,
-    asked: usize,
+    pub(super) early: Vec<Promotion>,
+    pub(super) asked: usize,
+    /// How long a future that is polled can be without an answer to its claim.
+    longest_ask: Duration,
     /// How many renewals of sessions were sent.
     pub(super) rounds: u64,
     pub(super) chores: VecDeque<Chore>,
     /// Claims on sessions that were held and are being released: still named in renewals, or the next one would end them and
-    /// the release could not tell what it found.
-    pub(super) leaving: BTreeMap<ClaimId, Claim>,
+    /// the release could not tell what it found. Each until a time, in case nobody polls its release.
+    pub(super) leaving: BTreeMap<ClaimId, (Claim, Moment)>,
     /// Claims that go on to one another.
     pub(super) relays: Relays,
     pub(super) closing: bool,
@@ -54,9 +62,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(info: Info) -> Self {
+    pub(super) fn new(info: Info, call_timeout: Duration) -> Self {
         Self {
             info,
+            // The last repeat of a claim begins before one call's time has passed, and takes as long.
+            longest_ask: call_timeout * 2,
             entries: BTreeMap::new(),
             leases: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -76,12 +86,18 @@ impl Tables {
         LeaseKey::of(self.info.leases, claim)
     }
 
-    pub(super) fn enter(&mut self, claim: Claim, hold: Arc<Hold>, renewal: Renewal) {
+    pub(super) fn enter(&mut self, claim: Claim, hold: Arc<Hold>, renewal: Renewal, now: Moment) {
         let (id, lease) = (claim.id, self.lease_key(&claim));
         self.leases.entry(lease).or_insert_with(Lease::new).claims.push(id);
         self.by_key.entry(claim.key.clone()).or_default().push(id);
         self.asked += 1;
-        self.entries.insert(id, Entry::new(claim, hold, renewal));
+        self.entries.insert(id, Entry::new(claim, hold, renewal, now));
+        self.attend(&id, now);
+    }
+
+    /// When the keeper takes the claim back because nobody polls its future.
+    pub(super) fn given_back_at(&self, entry: &Entry) -> Option<Moment> {
+        entry.given_back_at(self.longest_ask)
     }
 
     /// Forgets a claim.
@@ -102,12 +118,12 @@ impl Tables {
                 self.leases.remove(&key);
             }
         }
-        if entry.phase == Phase::Asked {
+        if entry.is_asked() {
             self.answered_one();
         }
     }
 
-    fn answered_one(&mut self) {
+    pub(super) fn answered_one(&mut self) {
         self.asked -= 1;
         if self.asked == 0 {
             self.early.clear();
@@ -122,28 +138,33 @@ impl Tables {
         answer: &Answer,
         now: Moment,
     ) -> Stand {
-        let stand = self.answered(id, sent, answer, now);
+        let stand = self.hear(id, sent, answer, Heard::ByAsker, now);
         if stand == Stand::Held {
             self.picked_up(id, now);
         }
         stand
     }
 
-    /// The answer to the request that made it the heir of another claim.
-    pub(super) fn inherited(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) {
-        if let Some(entry) = self.entries.get(id) {
-            entry.hold.no_doubt();
-        }
-        self.answered_asker(id, sent, answer, now);
+    /// An answer to a renewal of the claim that was sent at `sent`.
+    pub(super) fn answered(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) -> Stand {
+        let heard = if Mutant::UnpolledClaimHolds.lives() { Heard::ByAsker } else { Heard::ByKeeper };
+        self.hear(id, sent, answer, heard, now)
     }
 
-    /// An answer to a request of the claim that was sent at `sent`.
-    pub(super) fn answered(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) -> Stand {
+    /// An answer to any request of the claim that was sent at `sent`.
+    pub(super) fn hear(
+        &mut self,
+        id: &ClaimId,
+        sent: Moment,
+        answer: &Answer,
+        heard: Heard,
+        now: Moment,
+    ) -> Stand {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
-        let was_asked = entry.phase == Phase::Asked;
+        let was_asked = entry.is_asked();
         let sent = if Mutant::DeadlineFromReply.lives() { now } else { sent };
         match answer {
-            Answer::Granted(grant) => self.granted(id, sent, grant, now),
+            Answer::Granted(grant) => self.granted(id, sent, grant, heard, now),
             Answer::Waiting(place)
                 if place.held == 0 && matches!(entry.phase, Phase::Promoted(_) | Phase::Held) =>
             {
@@ -168,9 +189,19 @@ impl Tables {
         }
     }
 
-    fn granted(&mut self, id: &ClaimId, sent: Moment, grant: &Grant, now: Moment) -> Stand {
+    fn granted(&mut self, id: &ClaimId, sent: Moment, grant: &Grant, heard: Heard, now: Moment) -> Stand {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
-        let was_asked = entry.phase == Phase::Asked;
+        let was_asked = entry.is_asked();
+        let was_granted = matches!(entry.phase, Phase::Promoted(_) | Phase::Held);
+        if was_granted && entry.seat != grant.seat && self.info.can(Capability::Queue) {
+            // The store ended the claim, and a late copy of its request made another one with the same id. Other claims
+            // may have been granted in between.
+            if entry.hold.end(Loss::Gone) {
+                tracing::warn!(key = %entry.claim.key, loss = %Loss::Gone, "lock lost");
+            }
+            self.leave(id, now);
+            return Stand::Gone;
+        }
         entry.seat = grant.seat;
         let (hold, key) = (entry.hold.clone(), LeaseKey::of(self.info.leases, &entry.claim));
         if grant.asked {
@@ -192,10 +223,12 @@ impl Tables {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
         // Only now: a fixed lease that ended before its answer came has not begun.
         entry.full |= grant.lease.is_some();
-        let phase = match entry.phase {
-            Phase::Waiting => Phase::Promoted(now),
-            Phase::Promoted(at) => Phase::Promoted(at),
-            _ => Phase::Held,
+        let phase = match (&entry.phase, heard) {
+            (Phase::Held, _) => Phase::Held,
+            (Phase::Promoted(at), _) => Phase::Promoted(*at),
+            // Its future has it in this very poll.
+            (Phase::Asked(_) | Phase::Parked, Heard::ByAsker) => Phase::Held,
+            _ => Phase::Promoted(now),
         };
         self.set_phase(id, phase, was_asked, now);
         self.attend(id, now);
@@ -262,8 +295,7 @@ impl Tables {
         // Believed only for the seat that we have: an old message must not revive a dead claim.
         let found = ids.iter().find(|id| self.entries.get(id).is_some_and(|e| e.is_in(promotion.seat)));
         let Some(id) = found.copied() else {
-            let may_be_early =
-                ids.iter().any(|id| self.entries.get(id).is_some_and(|e| e.phase == Phase::Asked));
+            let may_be_early = ids.iter().any(|id| self.entries.get(id).is_some_and(Entry::is_asked));
             if may_be_early && self.early.len() < 1024 {
                 self.early.push(promotion.clone());
             }
@@ -298,66 +330,15 @@ impl Tables {
         }
     }
 
-    /// A promoted claim has reached its future.
-    pub(super) fn picked_up(&mut self, id: &ClaimId, now: Moment) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
+    /// A granted claim has reached its future. `false` when the keeper has taken it back.
+    pub(super) fn picked_up(&mut self, id: &ClaimId, now: Moment) -> bool {
+        let Some(entry) = self.entries.get_mut(id) else { return false };
         // What was granted at once is in its hands already.
         if entry.phase != Phase::Held {
             entry.phase = Phase::Held;
             self.attend(id, now);
         }
-    }
-
-    /// Renews with this lease as soon as possible. `false` when the claim is not held any more.
-    pub(super) fn renew_now(
-        &mut self,
-        id: &ClaimId,
-        length: Duration,
-        asker: oneshot::Sender<Result<()>>,
-        now: Moment,
-    ) -> bool {
-        let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.hold.stage() == Stage::Held) else {
-            return false;
-        };
-        if self.info.leases == Leases::PerClaim {
-            entry.claim.lease = Some(length);
-        }
-        let key = LeaseKey::of(self.info.leases, &entry.claim);
-        if let Some(lease) = self.leases.get_mut(&key) {
-            lease.askers.push((*id, asker));
-        }
-        self.look_at(key, now);
         true
-    }
-
-    /// Something happened to this key.
-    pub(super) fn look(&mut self, key: &Key, now: Moment) {
-        for id in self.by_key.get(key).cloned().unwrap_or_default() {
-            if let Some(lease) = self.entries.get(&id).map(|entry| self.lease_key(&entry.claim)) {
-                self.look_at(lease, now);
-            }
-        }
-    }
-
-    /// Anything may have happened.
-    pub(super) fn look_all(&mut self, now: Moment) {
-        for key in self.leases.keys().copied().collect::<Vec<_>>() {
-            self.look_at(key, now);
-        }
-    }
-
-    /// Asks again about a claim, at a time that is surely after what we know.
-    pub(super) fn look_again(&mut self, id: &ClaimId, now: Moment) {
-        if let Some(key) = self.entries.get(id).map(|entry| self.lease_key(&entry.claim)) {
-            self.look_at(key, now + Duration::from_millis(1));
-        }
-    }
-
-    fn look_at(&mut self, key: LeaseKey, then: Moment) {
-        if let Some(lease) = self.leases.get_mut(&key) {
-            lease.look = Some(lease.look.map_or(then, |other| other.min(then)));
-            self.schedule(key, then);
-        }
     }
 
     /// Ends a claim that the store does not have any more, or that we may not believe in.

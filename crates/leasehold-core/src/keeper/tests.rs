@@ -3,6 +3,7 @@
 mod outages;
 mod sessions_under_faults;
 mod shared_leases;
+mod unpolled;
 mod waking;
 
 use std::future::Future;
@@ -309,10 +310,10 @@ async fn a_promotion_that_overtakes_the_reply_is_believed_and_lasts() {
     use crate::{Answer, Claim, Key, Place, Promotion, Renewal, Store, Units};
 
     let clock = Arc::new(TestClock::new());
-    let mut tables = Tables::new(Memory::new().info().clone());
+    let mut tables = Tables::new(Memory::new().info().clone(), LEASE);
     let claim = Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap();
     let hold = Arc::new(Hold::new(clock.clone(), None));
-    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic);
+    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic, clock.now());
     let sent = clock.now();
     let promotion = Promotion { key: claim.key.clone(), inbox: claim.inbox, seat: 7, token: 9, units: 1 };
     tables.promoted(&promotion, clock.now());

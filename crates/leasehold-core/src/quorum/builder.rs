@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::about::About;
 use super::ledger::Standings;
 use super::members::Member;
+use super::numbers::{Numbers, WallClock};
 use super::{Inner, Quorum};
 use crate::capability::{Capability, Feature, Info, Leases, TokenStrength};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -49,6 +52,7 @@ pub struct QuorumBuilder {
     quarantine: bool,
     any_number: bool,
     member_timeout: Duration,
+    number_clock: Arc<dyn Clock>,
 }
 
 impl QuorumBuilder {
@@ -59,6 +63,7 @@ impl QuorumBuilder {
             quarantine: true,
             any_number: false,
             member_timeout: Duration::from_secs(1),
+            number_clock: Arc::new(WallClock),
         }
     }
 
@@ -78,7 +83,8 @@ impl QuorumBuilder {
     }
 
     /// The longest lease that can be asked for; also how long a member that lost its memory does not count, and
-    /// how long keys remember their last token. The same for all clients. Default 60 s.
+    /// how long keys remember their last token, and how far the clocks of clients may be apart. The same for all clients.
+    /// Default 60 s.
     pub fn max_lease(mut self, limit: Duration) -> Self {
         self.max_lease = limit;
         self
@@ -102,6 +108,13 @@ impl QuorumBuilder {
     /// the clients, or one slow member can make their calls fail. Default 1 s.
     pub fn member_timeout(mut self, limit: Duration) -> Self {
         self.member_timeout = limit;
+        self
+    }
+
+    /// The clock that tokens follow, instead of the system's wall clock. For tests: the clocks of two clients can differ,
+    /// and simulated time works.
+    pub fn number_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.number_clock = clock;
         self
     }
 
@@ -146,11 +159,11 @@ impl QuorumBuilder {
             self.members.into_iter().map(|(name, store)| Arc::new(Member::new(store, name))).collect();
         Ok(Quorum(Arc::new(Inner {
             members,
-            info,
+            about: About::new(info, count),
             max_lease: self.max_lease,
             min_age: if self.quarantine { self.max_lease } else { Duration::ZERO },
             member_timeout: self.member_timeout,
-            standings: Standings::default(),
+            standings: Standings::new(count, Numbers::new(self.number_clock, self.max_lease)),
         })))
     }
 
@@ -170,6 +183,8 @@ impl QuorumBuilder {
             rounding: longest(|info| info.rounding),
             expiry_slack: longest(|info| info.expiry_slack),
             batch: infos().map(|info| info.batch).min().unwrap_or(1),
+            // The members tell when they are opened.
+            checks: Vec::new(),
         }
     }
 }

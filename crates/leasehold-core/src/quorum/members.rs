@@ -1,10 +1,10 @@
 //! A member, and asking it without being held up by it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::claim::Inbox;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,53 +13,97 @@ use crate::store::{Fut, Store, Wakes};
 /// How long a member that could not be opened is left alone.
 const OPEN_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many lost releases of one member are repeated at the same time.
+const MOST_REPEATS: usize = 256;
+
 /// One of the stores.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) store: Arc<dyn Store>,
     /// What it is called in errors.
     pub(super) name: String,
+    /// A permit for each release that is being repeated.
+    pub(super) repeats: Arc<Semaphore>,
     is_open: AtomicBool,
+    /// Why the store refused to be opened.
+    refusal: OnceLock<String>,
+}
+
+/// How far a client has come with a member. The steps follow each other in this order, and none is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress<'a> {
+    /// The member could not be reached so far.
+    Away,
+    /// The store refused to be opened, for this reason. Trying again does not help.
+    Refused(&'a str),
+    /// The member votes.
+    Open,
+}
+
+/// Whether the store cannot be opened before its settings or its version change.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
 impl Member {
     pub(super) fn new(store: Arc<dyn Store>, name: String) -> Self {
-        Self { store, name, is_open: AtomicBool::new(false) }
+        let repeats = Arc::new(Semaphore::new(MOST_REPEATS));
+        Self { store, name, repeats, is_open: AtomicBool::new(false), refusal: OnceLock::new() }
     }
 
-    /// Opens it. A member that is down now must not keep the others from working, so it is tried again for as
-    /// long as somebody listens.
+    pub(super) fn progress(&self) -> Progress<'_> {
+        match self.refusal.get() {
+            _ if self.is_open.load(Ordering::Acquire) => Progress::Open,
+            Some(why) => Progress::Refused(why),
+            None => Progress::Away,
+        }
+    }
+
+    /// Opens the member. A member that is down must not keep the others from working, so the client tries
+    /// again in the background for as long as it lives. It does not try again to open a member that refused.
     pub(super) fn open(self: &Arc<Self>, inbox: Inbox, wakes: &Wakes, limit: Duration) -> Fut<'static, ()> {
         let (member, wakes) = (self.clone(), wakes.clone());
         Box::pin(async move {
             let first = member.open_once(inbox, &wakes, limit).await;
-            if first.is_err() {
-                tokio::spawn(async move {
-                    while !wakes.is_gone() {
-                        tokio::time::sleep(OPEN_AGAIN.mul_f64(0.5 + fastrand::f64())).await;
-                        if member.open_once(inbox, &wakes, limit).await.is_ok() {
-                            return;
-                        }
-                    }
-                });
+            let Err(error) = &first else { return first };
+            if is_final(error) {
+                return first;
             }
+            tracing::warn!(member = member.name, %error, "a member of the quorum is away");
+            tokio::spawn(async move {
+                while !wakes.is_gone() {
+                    tokio::time::sleep(OPEN_AGAIN.mul_f64(0.5 + fastrand::f64())).await;
+                    match member.open_once(inbox, &wakes, limit).await {
+                        Ok(()) => return tracing::info!(member = member.name, "joined the quorum"),
+                        Err(error) if is_final(&error) => return,
+                        Err(error) => tracing::debug!(member = member.name, %error, "still away"),
+                    }
+                }
+            });
             first
         })
     }
 
     /// Makes a call that ends within `limit`.
     pub(super) async fn call<T>(self: Arc<Self>, limit: Duration, call: Fut<'static, T>) -> Result<T> {
-        if !self.is_open.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Unavailable, "not connected yet"));
+        match self.progress() {
+            Progress::Open => within(limit, call).await,
+            Progress::Refused(why) => Err(Error::new(ErrorKind::Invalid, format!("refused: {why}"))),
+            Progress::Away => Err(Error::new(ErrorKind::Unavailable, "not connected yet")),
         }
-        within(limit, call).await
     }
 
     async fn open_once(&self, inbox: Inbox, wakes: &Wakes, limit: Duration) -> Result<()> {
         let opened = within(limit, self.store.open(inbox, wakes.clone())).await;
         match &opened {
             Ok(()) => self.is_open.store(true, Ordering::Release),
-            Err(error) => tracing::warn!(member = self.name, %error, "a member of the quorum is away"),
+            Err(error) if is_final(error) && self.refusal.set(error.to_string()).is_ok() => tracing::warn!(
+                member = self.name,
+                %error,
+                "a member of the quorum is refused: change its settings and connect again; until then the other \
+                 members decide without it"
+            ),
+            Err(_) => {}
         }
         opened
     }

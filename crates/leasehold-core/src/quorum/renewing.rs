@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use super::Inner;
+use super::asked::Asked;
 use super::claiming::{grants, merge};
 use super::members::Replies;
 use super::votes::Votes;
-use crate::claim::{Answer, Claim, QuorumTerms};
+use crate::claim::{Answer, Claim, Extend, QuorumTerms};
 use crate::error::Result;
 
 /// The claims of one call that this quorum knows, and the token of each.
 #[derive(Clone, Debug)]
 struct Round {
-    claims: Arc<[Claim]>,
+    claims: Arc<[Asked]>,
     tokens: Arc<[u64]>,
 }
 
@@ -41,8 +42,8 @@ impl Inner {
             return Ok(Vec::new());
         }
         let majority = self.majority();
-        let mut replies = self.ask(|store| {
-            let claims = round.claims.clone();
+        let mut replies = self.ask(|n, store| {
+            let claims: Vec<Claim> = round.claims.iter().map(|asked| asked.on(n)).collect();
             Box::pin(async move { store.renew(&claims).await })
         });
         let mut votes = Votes::none(self.members.len());
@@ -59,7 +60,8 @@ impl Inner {
         let mut answers = Vec::with_capacity(round.tokens.len());
         for i in all {
             let holding = round.holding(&votes, i);
-            let mut grant = merge(votes.answers().filter_map(|(_, said)| said.get(i)), round.tokens[i]);
+            let said = votes.answers().filter_map(|(_, said)| said.get(i));
+            let mut grant = merge(said, round.tokens[i], majority);
             answers.push(match holding {
                 _ if holding >= majority => Answer::Granted(grant),
                 // Members that failed may have renewed it: then it is neither extended nor lost.
@@ -90,7 +92,9 @@ impl Inner {
             votes.listen(&mut replies, |_| false).await;
             for (n, said) in votes.answers() {
                 for (i, _) in said.iter().enumerate().filter(|(_, said)| **said == Answer::Gone) {
-                    if round.holding(&votes, i) >= quorum.majority() {
+                    // A poll extends nothing, and a member that claims again would start a lease.
+                    let extends = round.claims[i].claim.extend == Extend::Lease;
+                    if extends && round.holding(&votes, i) >= quorum.majority() {
                         quorum.claim_again(n, &round.claims[i], round.tokens[i]).await;
                     }
                 }
@@ -98,14 +102,19 @@ impl Inner {
         });
     }
 
-    async fn claim_again(self: &Arc<Self>, n: usize, asked: &Claim, token: u64) {
-        let quorum = asked.quorum.map(|terms| QuorumTerms { again: true, ..terms });
+    async fn claim_again(self: &Arc<Self>, n: usize, asked: &Asked, token: u64) {
+        // It may have got another id on this member since.
+        let standing = self.standings.get(&asked.claim.id).filter(|standing| standing.token == token);
+        let Some(standing) = standing else { return };
+        let quorum = asked.claim.quorum.map(|terms| QuorumTerms { again: true, ..terms });
+        let claim = Claim { quorum, ..asked.claim.clone() };
+        let asked = Asked { claim, ids: standing.ids };
         let mut replies = Replies::new();
-        self.ask_to_grant(&replies, n, &Claim { quorum, ..asked.clone() });
+        self.ask_to_grant(&replies, n, &asked);
         let Some((_, said)) = replies.next().await else { return };
-        tracing::debug!(member = self.members[n].name, key = %asked.key, ?said, "claimed again");
+        tracing::debug!(member = self.members[n].name, key = %asked.claim.key, ?said, "claimed again");
         if let Ok(said) = said {
-            self.drop_stray(n, &said, asked, token);
+            self.drop_stray(n, &said, &asked, token);
         }
     }
 }

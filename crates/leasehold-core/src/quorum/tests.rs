@@ -1,15 +1,26 @@
 //! What a quorum promises, on members that misbehave.
 
+mod clocks;
+mod late_claims;
+mod late_releases;
+mod logs;
+mod lost_releases;
+mod rates;
+mod restarts;
+mod server;
+mod settings;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Quorum;
 use super::votes::Votes;
 use crate::capability::{Feature, Info};
-use crate::clock::TestClock;
+use crate::clock::{Clock, Moment, TestClock};
 use crate::layers::{Fault, Faults, Reply, Request, Verb};
 use crate::{
-    Answer, Claim, ClaimId, Client, ErrorKind, Grant, Key, Loss, Memory, Options, Released, Store, Units,
+    Answer, Claim, Client, ErrorKind, Key, Loss, Memory, Options, QuorumTerms, Released, Store, Units,
 };
 
 const LEASE: Duration = Duration::from_secs(9);
@@ -27,6 +38,27 @@ struct Seat {
     ways: Vec<Faults<Memory>>,
 }
 
+/// A wall clock that a test can set, even back.
+#[derive(Debug)]
+struct WallTime {
+    real: Arc<TestClock>,
+    ahead_micros: AtomicU64,
+}
+
+impl WallTime {
+    /// Sets the clock to this far ahead of the slowest wall clock of the test.
+    fn set_ahead(&self, by: Duration) {
+        self.ahead_micros.store(by.as_micros() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for WallTime {
+    fn now(&self) -> Moment {
+        let ahead = Duration::from_micros(self.ahead_micros.load(Ordering::SeqCst));
+        self.real.now() + Duration::from_secs(1_000_000) + ahead
+    }
+}
+
 impl Set {
     fn of(count: usize) -> Self {
         let clock = Arc::new(TestClock::new());
@@ -34,8 +66,25 @@ impl Set {
     }
 
     async fn seat(&self) -> Seat {
+        self.seat_ahead(Duration::ZERO).await
+    }
+
+    /// A client whose wall clock is ahead of the others by so much.
+    async fn seat_ahead(&self, by: Duration) -> Seat {
+        self.seat_with(self.wall_time(by)).await
+    }
+
+    fn wall_time(&self, ahead: Duration) -> Arc<WallTime> {
+        let wall = WallTime { real: self.clock.clone(), ahead_micros: AtomicU64::new(0) };
+        wall.set_ahead(ahead);
+        Arc::new(wall)
+    }
+
+    /// A client with this wall clock.
+    async fn seat_with(&self, wall: Arc<WallTime>) -> Seat {
         let ways: Vec<_> = self.memories.iter().cloned().map(Faults::new).collect();
-        let quorum = Quorum::builder().members(ways.clone()).without_quarantine().build().unwrap();
+        let builder = Quorum::builder().members(ways.clone()).number_clock(wall);
+        let quorum = builder.without_quarantine().build().unwrap();
         let client = Client::builder().clock(self.clock.clone()).defaults(Options::new().lease(LEASE));
         Seat { client: client.connect(quorum.clone()).await.unwrap(), quorum, ways }
     }
@@ -49,6 +98,15 @@ impl Set {
         }
         tokens
     }
+}
+
+/// A member's number for the key becomes `last`.
+async fn raise(memory: &Memory, last: u64) {
+    let terms = QuorumTerms { keep: LEASE, min_age: Duration::ZERO, again: false };
+    let claim = Claim::new(Key::new("k").unwrap(), crate::WHOLE, Units::Exactly(crate::WHOLE)).unwrap();
+    let claim = Claim { token_above: last - 1, quorum: Some(terms), ..claim };
+    assert!(matches!(memory.claim(&claim).await.unwrap(), Answer::Granted(grant) if grant.token == last));
+    memory.release(&claim, None).await.unwrap();
 }
 
 /// Waits for what happens in the background.
@@ -92,14 +150,9 @@ async fn tokens_rise_whichever_majority_grants() {
 #[tokio::test(start_paused = true)]
 async fn a_client_whose_clock_is_behind_gets_a_larger_token_all_the_same() {
     let set = Set::of(3);
-    let (ahead, behind) = (set.seat().await, set.seat().await);
-    // As if its wall clock were an hour ahead.
-    let hour = ahead.client.mutex("other").acquire().await.unwrap().token() + 3_600_000_000;
-    let grant = Grant { seat: hour, token: hour, units: 1, lease: None, asked: false };
-    ahead.quorum.0.standings.heard(&ClaimId::random().unwrap(), 0, &Ok(Answer::Granted(grant)));
+    let (ahead, behind) = (set.seat_ahead(Duration::from_secs(50)).await, set.seat().await);
     let first = ahead.client.mutex("k").acquire().await.unwrap();
     let token = first.token();
-    assert!(token > hour);
     first.release().await.unwrap();
     let second = behind.client.mutex("k").acquire().await.unwrap();
     assert!(second.token() > token, "{} after {token}", second.token());
@@ -125,10 +178,11 @@ async fn a_grant_that_came_after_the_last_look_is_given_back() {
     // Its lease does not end it while somebody waits for that.
     let lease = Some(Duration::from_secs(3600));
     let claim = Claim { lease, ..Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap() };
-    let asked = quorum.asked(&claim, &quorum.standings.propose(claim.id, 0));
-    assert!(quorum.standings.asks(&claim.id, 0));
-    let said = set.memories[0].claim(&asked).await;
-    assert!(quorum.standings.heard(&claim.id, 0, &said));
+    let asked = quorum.asked(&claim, &quorum.standings.propose(claim.id, 0).unwrap().unwrap());
+    let sent = asked.on(0);
+    assert!(quorum.standings.asks(&claim.id, 0, &sent.id));
+    let said = set.memories[0].claim(&sent).await;
+    assert!(quorum.standings.heard(&claim.id, 0, &sent.id, &said));
     // The attempt fails, and its votes do not know of that grant.
     quorum.give_back(&asked, &Votes::none(3)).await;
     soon(async || set.tokens("k").await == [None; 3]).await;
@@ -236,7 +290,7 @@ async fn what_a_majority_has_lost_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_reply_is_asked_again_with_the_same_number() {
+async fn lost_replies_are_asked_again_and_all_members_grant_one_number() {
     let set = Set::of(3);
     let seat = set.seat().await;
     for way in &seat.ways {

@@ -13,7 +13,7 @@ use crate::store::{Holder, Page, Snapshot};
 
 impl Inner {
     pub(super) async fn inspect(&self, key: &Key) -> Result<Option<Snapshot>> {
-        let mut replies = self.ask(|store| {
+        let mut replies = self.ask(|_, store| {
             let key = key.clone();
             Box::pin(async move { store.inspect(&key).await })
         });
@@ -44,7 +44,7 @@ impl Inner {
     }
 
     pub(super) async fn evict(&self, key: &Key, token: u64) -> Result<bool> {
-        let mut replies = self.ask(|store| {
+        let mut replies = self.ask(|_, store| {
             let key = key.clone();
             Box::pin(async move { store.evict(&key, token).await })
         });

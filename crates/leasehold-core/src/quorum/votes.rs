@@ -50,6 +50,12 @@ impl<T: Send + 'static> Votes<T> {
         self.said.iter().flatten().filter(|said| said.is_err()).count()
     }
 
+    /// The members that failed in a way that a repeat may mend.
+    pub(super) fn retryable(&self) -> impl Iterator<Item = usize> {
+        let said = self.said.iter().enumerate();
+        said.filter_map(|(n, said)| said.as_ref()?.as_ref().is_err_and(Error::is_retryable).then_some(n))
+    }
+
     /// Whether `majority` answered so, or cannot any more.
     pub(super) fn settles(&self, majority: usize, test: impl Fn(&T) -> bool) -> bool {
         let count = self.count(test);
@@ -62,18 +68,22 @@ impl<T: Send + 'static> Votes<T> {
         said.filter_map(|(n, said)| Some((n, said.as_ref()?.as_ref().ok()?)))
     }
 
-    /// Why too few took part. What cannot be mended by waiting comes first, then what may have happened.
+    /// Why too few took part. If waiting may bring a majority back, the error says so; it can name the reason
+    /// that waiting does not mend only if that reason keeps a majority away.
     pub(super) fn error(&self, quorum: &Inner) -> Error {
         let failed = self.said.iter().enumerate();
         let failed: Vec<_> =
             failed.filter_map(|(n, said)| Some((n, said.as_ref()?.as_ref().err()?))).collect();
-        let kinds = || failed.iter().map(|(_, error)| error.kind());
-        let is_retryable =
-            |kind: &ErrorKind| matches!(kind, ErrorKind::Unavailable | ErrorKind::Indeterminate);
-        let kind = kinds().find(|kind| !is_retryable(kind)).unwrap_or_else(|| {
-            let unknown = kinds().any(|kind| kind == ErrorKind::Indeterminate);
-            if unknown { ErrorKind::Indeterminate } else { ErrorKind::Unavailable }
-        });
+        let mut for_good = failed.iter().filter(|(_, error)| !error.is_retryable());
+        let spared = quorum.members.len() - quorum.majority();
+        let is_unknown = || failed.iter().any(|(_, error)| error.kind() == ErrorKind::Indeterminate);
+        let kind = match for_good.clone().count() {
+            lost if lost > spared => {
+                for_good.next().map_or(ErrorKind::Unavailable, |(_, error)| error.kind())
+            }
+            _ if is_unknown() => ErrorKind::Indeterminate,
+            _ => ErrorKind::Unavailable,
+        };
         let told: Vec<_> =
             failed.iter().map(|(n, error)| format!("{}: {error}", quorum.members[*n].name)).collect();
         let message = format!(

@@ -15,7 +15,7 @@ use super::{Keep, Loaded, News, Session};
 use crate::book::{Book, Fence, OpenBook};
 use crate::claim::{ClaimId, Inbox};
 use crate::key::Key;
-use crate::rule::Row;
+use crate::rule::{LATE, Row, millis};
 use crate::store::Promotion;
 
 /// Whether the store has sessions.
@@ -153,7 +153,9 @@ impl Carried {
         if is_resized || self.book.rows().any(lives) {
             return Keep::Forever;
         }
-        let ends = self.book.rows().filter_map(Row::frees_at);
+        // A latch is kept until no copy of its request can arrive any more: it is found to be over and not set again.
+        let late = |row: &Row| if row.count.is_some() { millis(LATE) } else { 0 };
+        let ends = self.book.rows().filter_map(|row| Some(row.frees_at()?.saturating_add(late(row))));
         let ends = ends.chain(self.fence.refused().map(|(_, until)| until));
         let remembered = self.book.head().map(|head| head.last_until).filter(|until| *until > now);
         match ends.chain(remembered).max() {

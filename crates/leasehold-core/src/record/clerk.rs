@@ -12,10 +12,11 @@ use super::format::Record;
 use super::renewing::PARALLEL;
 use super::roll::Roll;
 use super::waiting::{Looks, Waiting};
-use super::{Loaded, Records, Session, Swap, Swapped, interest};
+use super::{LATEST_SWAP, Loaded, Records, Session, Swap, Swapped, interest};
 use crate::book::OpenBook;
 use crate::capability::Info;
 use crate::claim::{ClaimId, Inbox};
+use crate::clock::{BootClock, Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 use crate::pause::back_off;
@@ -29,9 +30,9 @@ const ATTEMPTS: u32 = 48;
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
-/// How long a record outlives what is in it: longer than any load waits for its swap, so that a client that
-/// saw the key free cannot write over what happened since.
-const AFTERLIFE: Duration = Duration::from_secs(60);
+/// How long a record outlives what is in it: longer than any load waits for its swap ([`LATEST_SWAP`]), so that a client
+/// that saw the key free cannot write over what happened since.
+const AFTERLIFE: Duration = LATEST_SWAP.saturating_mul(2);
 
 type Turn = tokio::sync::Mutex<()>;
 
@@ -133,15 +134,19 @@ impl<R: Records> Clerk<R> {
             let message = "given up before it was begun";
             return Err(Error::new(ErrorKind::Unavailable, message).on(key).at(self.info().name));
         }
+        let mut seen_at = BootClock.now();
         let mut guess = self.records.guess(key);
         let mut attempt = 0;
         while attempt < ATTEMPTS {
             let is_guess = guess.is_some();
             let loaded = match guess.take() {
                 Some(guess) => guess,
-                None => self.records.load(key).await?,
+                None => {
+                    seen_at = BootClock.now();
+                    self.records.load(key).await?
+                }
             };
-            match self.attempt(key, &loaded, rider, &operation).await {
+            match self.attempt(key, &loaded, seen_at, rider, &operation).await {
                 Ok(Attempt::Unchanged(answer)) if !is_guess => {
                     return Ok(Made::Done { answer, origin: loaded.origin });
                 }
@@ -164,12 +169,13 @@ impl<R: Records> Clerk<R> {
         &self,
         key: &Key,
         loaded: &Loaded,
+        seen_at: Moment,
         rider: Option<(&Session, &ClaimId)>,
         operation: &(impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync),
     ) -> Result<Attempt<T>> {
         let mut open = self.read(key, loaded).await?;
         let drawn = open.fence.last();
-        let outcome = operation(&mut open.ledger(key, loaded.floor), loaded.now)?;
+        let outcome = operation(&mut open.ledger(key, loaded.floor).up_to(loaded.ceiling), loaded.now)?;
         open.part();
         if let Some((session, id)) = rider {
             open.carry(id, session);
@@ -191,6 +197,7 @@ impl<R: Records> Clerk<R> {
         let swap = Swap {
             key,
             seen: loaded.version,
+            seen_at,
             born: loaded.born,
             next: &next,
             keep: open.keep(loaded.now, self.afterlife()),
@@ -218,8 +225,17 @@ impl<R: Records> Clerk<R> {
         key: &Key,
         operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
     ) -> Result<T> {
+        self.plainly_from(key, operation).await.map(|(answer, _)| answer)
+    }
+
+    /// The same, and where small numbers in the answer count from.
+    pub(super) async fn plainly_from<T: Send>(
+        &self,
+        key: &Key,
+        operation: impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync,
+    ) -> Result<(T, u64)> {
         match self.operate(key, None, operation).await? {
-            Made::Done { answer, .. } => Ok(answer),
+            Made::Done { answer, origin } => Ok((answer, origin)),
             Made::Over => {
                 let message = "the store speaks of a session that was not named: this is a bug in it";
                 Err(Error::new(ErrorKind::Protocol, message).on(key).at(self.info().name))

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::News;
+use super::format::Record;
+use super::{Loaded, News};
 use crate::claim::Inbox;
 use crate::key::Key;
 use crate::store::Promotion;
@@ -59,7 +60,23 @@ impl Message {
         Key::new(self.lock.as_str()).ok()
     }
 
-    /// The claims of this client that hold now.
+    /// The claims of this client that hold now, if the record of the lock says the same.
+    ///
+    /// A role may have the right to write messages and not records, so a message alone proves nothing.
+    pub fn confirmed_by(&self, record: &Loaded, inbox: Inbox) -> Vec<Promotion> {
+        let (Some(key), Some(bytes)) = (self.key(), &record.bytes) else { return Vec::new() };
+        let Ok(record) = Record::read(&key, bytes, record.origin) else { return Vec::new() };
+        let holds = |promotion: &Promotion| {
+            record.state.claims.iter().any(|claim| {
+                claim.inbox == inbox.0
+                    && (claim.seat, claim.token, claim.held)
+                        == (promotion.seat, promotion.token, promotion.units)
+            })
+        };
+        self.promotions(inbox).into_iter().filter(holds).collect()
+    }
+
+    /// The claims of this client that hold now. Believe it only from a place where nobody else can write.
     pub fn promotions(&self, inbox: Inbox) -> Vec<Promotion> {
         let Some(key) = self.key() else { return Vec::new() };
         let one = |granted: &Granted| Promotion {

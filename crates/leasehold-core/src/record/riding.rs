@@ -10,14 +10,33 @@ use crate::claim::{Answer, Change, Claim, Inbox, Released};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rule;
 
+/// The answer with its seat and token as others see them.
+fn absolute(mut answer: Answer, origin: u64) -> Answer {
+    match &mut answer {
+        Answer::Granted(grant) => {
+            count_from(origin, &mut grant.seat);
+            count_from(origin, &mut grant.token);
+        }
+        Answer::Waiting(place) => count_from(origin, &mut place.seat),
+        _ => {}
+    }
+    answer
+}
+
 /// How often a claim opens another session because its own was over.
 const SESSIONS: u32 = 3;
 
 impl<R: Records> Clerk<R> {
     pub(super) async fn claim(&self, claim: &Claim) -> Result<Answer> {
         match (self.records.sessions(), claim.lease) {
-            (Some(sessions), Some(lease)) => self.claim_on_session(sessions, claim, lease).await,
-            _ => self.plainly(&claim.key, |book, now| rule::claim(book, claim, now)).await,
+            // A latch outlives the session of whoever set it.
+            (Some(sessions), Some(lease)) if claim.count.is_none() => {
+                self.claim_on_session(sessions, claim, lease).await
+            }
+            _ => {
+                let claimed = self.plainly_from(&claim.key, |book, now| rule::claim(book, claim, now)).await;
+                claimed.map(|(answer, origin)| absolute(answer, origin))
+            }
         }
     }
 
@@ -41,24 +60,21 @@ impl<R: Records> Clerk<R> {
             let joined = sessions.join(claim.inbox, lease).await?;
             let below = claim.on_session();
             // Before it is sent: from now on it may be there, whatever happens to this call.
-            self.roll.enter(&joined.session, claim);
+            let may_arrive_late = self.roll.enter(&joined.session, claim);
             let rider = Some((&joined.session, &claim.id));
             let made = self.operate(&claim.key, rider, |book, now| rule::claim(book, &below, now)).await;
             match made {
-                Ok(Made::Done { mut answer, origin }) => {
-                    match &mut answer {
-                        Answer::Granted(grant) => {
-                            count_from(origin, &mut grant.seat);
-                            count_from(origin, &mut grant.token);
-                        }
-                        Answer::Waiting(place) => count_from(origin, &mut place.seat),
-                        _ => self.leave(claim),
+                Ok(Made::Done { answer, origin }) => {
+                    let is_there = matches!(answer, Answer::Granted(_) | Answer::Waiting(_));
+                    // An earlier copy can still be served. The withdrawal must find the session, to fence that copy off.
+                    if !is_there && !may_arrive_late {
+                        self.leave(claim);
                     }
-                    return Ok(answer.on_session(Some(joined.left)));
+                    return Ok(absolute(answer, origin).on_session(Some(joined.left)));
                 }
                 Ok(Made::Over) => self.roll.drop_session(&joined.session),
                 Err(error) => {
-                    if error.kind() != ErrorKind::Indeterminate {
+                    if error.kind() != ErrorKind::Indeterminate && !may_arrive_late {
                         self.leave(claim);
                     }
                     return Err(error);
@@ -116,6 +132,10 @@ impl<R: Records> Clerk<R> {
     }
 
     pub(super) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        if matches!(change, Change::Limit(_)) && self.roll.is_refused(&claim.id) {
+            // Withdrawn, and that of a claim on a session is remembered here and not in the record.
+            return Ok(Answer::Done);
+        }
         let session = self.roll.session(claim);
         let rider = session.as_ref().map(|session| (session, &claim.id));
         let below = if session.is_some() { claim.on_session() } else { claim.clone() };
@@ -134,7 +154,7 @@ impl<R: Records> Clerk<R> {
 
     pub(super) async fn release(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
         let refuse_for = match (self.records.sessions(), refuse_for, claim.lease) {
-            (Some(sessions), Some(length), Some(_)) => {
+            (Some(sessions), Some(length), Some(_)) if claim.count.is_none() => {
                 self.roll.refuse(&claim.id, length);
                 if let Some(session) = self.roll.session(claim) {
                     sessions.fence(&session).await?;

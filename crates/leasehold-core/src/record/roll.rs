@@ -53,9 +53,10 @@ impl Roll {
         refused.refused().any(|(refused, _)| refused == *id)
     }
 
-    /// A claim is about to be made on this session.
-    pub(super) fn enter(&self, session: &Session, claim: &Claim) {
-        let Some(name) = name(claim) else { return };
+    /// A claim is about to be made on this session. Answers whether that may have happened already: an earlier request was
+    /// not answered.
+    pub(super) fn enter(&self, session: &Session, claim: &Claim) -> bool {
+        let Some(name) = name(claim) else { return false };
         let mut roll = self.lock();
         let carried =
             roll.entry(name).or_insert_with(|| Carried { session: session.clone(), claims: HashMap::new() });
@@ -63,7 +64,7 @@ impl Roll {
             // The one before is over, and everything on it.
             *carried = Carried { session: session.clone(), claims: HashMap::new() };
         }
-        carried.claims.insert(claim.id, claim.clone());
+        carried.claims.insert(claim.id, claim.clone()).is_some()
     }
 
     /// A claim is surely not there any more. Answers its session if it carries nothing now.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Keep, Keys, Loaded, Records, Sessions, Swap, Swapped, Version};
+use super::{BOUND_MICROS, Keep, Keys, Loaded, Records, Sessions, Swap, Swapped, Version};
 use crate::capability::{Capability, Info, Leases, TokenStrength};
 use crate::claim::Inbox;
 use crate::clock::{BootClock, Clock};
@@ -27,6 +27,7 @@ static INFO: Info = Info {
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,
     batch: 256,
+    checks: Vec::new(),
 };
 
 /// How often what goes wrong, in thousandths.
@@ -115,7 +116,8 @@ impl MapRecords {
             Some(record) => (Some(record.bytes.clone()), Version(record.version)),
             None => (None, Version::ABSENT),
         };
-        Loaded { bytes, version, now: now.as_millis(), born: 0, floor: now.as_micros(), origin: 0 }
+        let (floor, ceiling) = (now.as_micros(), now.as_micros() + BOUND_MICROS);
+        Loaded { bytes, version, now: now.as_millis(), born: 0, floor, ceiling, origin: 0 }
     }
 
     fn happens(map: &mut Map, per_mille: u32) -> bool {

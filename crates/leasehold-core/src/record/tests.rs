@@ -11,7 +11,7 @@ use super::testing::{MapRecords, Trouble};
 use super::{Keep, RecordStore, Records, Swap, Swapped, Version};
 use crate::book::{Book, Fence, OpenBook};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy, Order, Released, Units};
-use crate::clock::{Clock, TestClock};
+use crate::clock::{BootClock, Clock, TestClock};
 use crate::error::{ErrorKind, Result};
 use crate::key::Key;
 use crate::rule;
@@ -223,6 +223,7 @@ async fn who_saw_the_key_free_long_ago_cannot_write_over_what_happened_since() {
     let late = Swap {
         key: &key(),
         seen: stalled.version,
+        seen_at: BootClock.now(),
         born: stalled.born,
         next: b"late",
         keep: Keep::Forever,

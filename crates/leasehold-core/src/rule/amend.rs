@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::LATE;
 use super::Outcome;
 use super::ledger::{Head, Ledger, Row, millis};
 use super::request::{Extended, catch_up, enter, granted, remember, standing};
-use super::settle::{bury, close, grant};
+use super::settle::{bury, close, grant, refuse_copies};
 use crate::claim::{Answer, Change, Claim, ClaimId, IfBusy};
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::Mutant;
 
 /// Changes a claim: see [`Store::amend`](crate::Store::amend).
 ///
@@ -24,15 +26,22 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Ok::<(), leasehold_core::Error>(())
 /// ```
 pub fn amend(ledger: &mut impl Ledger, claim: &Claim, change: &Change, now: u64) -> Result<Outcome<Answer>> {
-    if let Change::Ask(token) = change {
-        return ask(ledger, *token, now);
+    match change {
+        Change::Ask(token) => return ask(ledger, *token, now),
+        Change::Give { n, op, token } => return give(ledger, *token, *n, *op, now),
+        _ => {}
     }
     let before = ledger.head()?;
     let (mut head, mut promoted, answer);
     if let Change::Limit(to) = change {
+        if ledger.is_refused(&claim.id, now)? {
+            // A copy of a resize that was made or withdrawn: a later one may have been made since.
+            return Ok(Outcome::quiet(Answer::Done));
+        }
         // Nothing is granted before the new limit is known.
         (head, promoted) = (enter(ledger, before.as_ref(), claim, now)?, Vec::new());
         head.effective = *to;
+        ledger.refuse(&claim.id, now.saturating_add(millis(LATE)))?;
         answer = Answer::Done;
     } else {
         let Some(before) = &before else { return Ok(Outcome::quiet(Answer::Gone)) };
@@ -63,9 +72,6 @@ fn check(ledger: &mut impl Ledger, head: &Head, id: &ClaimId, change: &Change, n
     let error = match change {
         Change::Units { to, .. } if *to == 0 || *to > most => {
             Error::new(ErrorKind::Invalid, format!("cannot hold {to} of {most} units"))
-        }
-        Change::Give { .. } if row.count.is_none() => {
-            Error::new(ErrorKind::Conflict, "in use, but not as a latch: count down on another key")
         }
         Change::Owner { to: heir, .. } if heir.id != row.id && ledger.row(&heir.id)?.is_some() => {
             Error::new(ErrorKind::Conflict, "the heir has a claim already: adopt with a new id")
@@ -116,7 +122,6 @@ fn apply(
     }
     match change {
         Change::Units { to, .. } => return resize(ledger, head, claim, row, *to, now),
-        Change::Give { n, op } => return give(ledger, head, row, *n, *op),
         Change::Value { to, .. } => {
             row.value = to.clone();
             ledger.put(&row)?;
@@ -134,15 +139,16 @@ fn apply(
             row.asked = false;
             row.inbox = heir.inbox;
             row.label = heir.label.clone();
-            row.lease = heir.lease.map(millis);
             row.token = ledger.number(row.token)?;
-            row.renew(now);
+            row.extend(heir.lease.map(millis), now);
             head.note_end(row.frees_at());
             ledger.put(&row)?;
             return Ok(granted(&row, now, Extended::Yes));
         }
         Change::Tail(length) => return leave_tail(ledger, head, claim, row, *length, now),
-        Change::Limit(_) | Change::Ask(_) => unreachable!("not about the caller's own claim"),
+        Change::Give { .. } | Change::Limit(_) | Change::Ask(_) => {
+            unreachable!("not about the caller's own claim")
+        }
     }
     Ok(granted(&row, now, Extended::No))
 }
@@ -202,21 +208,36 @@ fn resize(
     if gives_up { Ok(Answer::Busy) } else { standing(ledger, head, &row.id, now, Extended::No) }
 }
 
-/// Counts down, once per operation.
-fn give(ledger: &mut impl Ledger, head: &mut Head, mut row: Row, n: u64, op: u64) -> Result<Answer> {
-    let Some(count) = row.count else { return Ok(Answer::Gone) };
+/// Counts the latch with this token down, once per operation.
+fn give(ledger: &mut impl Ledger, token: u64, n: u64, op: u64, now: u64) -> Result<Outcome<Answer>> {
+    let is_set = |row: &Row| !row.is_expired(now);
+    let latch = match Mutant::CountKnowsNoRound.lives() {
+        true => ledger.rows()?.into_iter().find(|row| row.held > 0 && row.count.is_some()),
+        false => ledger.holder(token)?,
+    };
+    let (Some(before), Some(mut row)) = (ledger.head()?, latch.filter(is_set)) else {
+        return Ok(Outcome::quiet(Answer::Gone));
+    };
+    let Some(count) = row.count else {
+        let message = "in use, but not as a latch: count down on another key";
+        return Err(Error::new(ErrorKind::Conflict, message).on(ledger.key()));
+    };
     if row.given.contains(&op) {
-        return Ok(Answer::Left(count));
+        return Ok(Outcome::quiet(Answer::Left(count)));
     }
     let left = count.saturating_sub(n);
-    if left == 0 {
-        bury(ledger, head, &row)?;
-    } else {
+    if left > 0 {
         row.count = Some(left);
         row.given.push(op);
         ledger.put(&row)?;
+        return Ok(Outcome::quiet(Answer::Left(left)));
     }
-    Ok(Answer::Left(left))
+    let mut head = before.clone();
+    refuse_copies(ledger, &row, now)?;
+    bury(ledger, &mut head, &row)?;
+    let promoted = catch_up(ledger, &mut head, now)?;
+    close(ledger, Some(&before), &mut head, now)?;
+    Ok(Outcome { answer: Answer::Left(0), promoted, ended: Vec::new() })
 }
 
 /// Turns a hold into one that nobody owns and that ends by itself.

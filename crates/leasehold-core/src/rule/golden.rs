@@ -143,7 +143,7 @@ impl Case {
             Op::Claim(asked) | Op::Renew(asked) => number(&mut asked.token_above),
             Op::Amend { claim, change } => {
                 number(&mut claim.token_above);
-                if let Wish::Ask(token) = change {
+                if let Wish::Ask(token) | Wish::Give { token, .. } = change {
                     number(token);
                 }
             }

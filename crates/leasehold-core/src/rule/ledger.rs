@@ -39,9 +39,9 @@ pub trait Ledger {
     /// Removes a claim.
     fn remove(&mut self, row: &Row) -> Result<()>;
 
-    /// The front of the queue: of the claims that [wait](Row::waits), the first by ([`Row::held`] is zero,
-    /// [`Row::seat`]).
-    fn front(&mut self) -> Result<Option<Row>>;
+    /// The front of the queue: the first by ([`Row::held`] is zero, [`Row::seat`]) of the claims that [wait](Row::waits)
+    /// and [are not passed over](Row::is_passed_over) under the limit in force.
+    fn front(&mut self, effective: u64, now: u64) -> Result<Option<Row>>;
     /// How many claims wait before this one, counted to `at_most`.
     fn ahead(&mut self, row: &Row, at_most: u64) -> Result<u64>;
     /// Up to `at_most` claims that hold and whose units come free by `now` ([`Row::frees_at`]).
@@ -155,7 +155,8 @@ pub struct Row {
     pub least: u64,
     /// Since when it holds, or waits.
     pub since: u64,
-    /// How long it lives without renewal once it holds.
+    /// How long it lives without renewal once it holds; after a renewal with a shorter lease, what was left of the longer
+    /// one.
     pub lease: Option<u64>,
     /// How long it lives without renewal while it waits.
     pub patience: u64,
@@ -220,11 +221,23 @@ impl Row {
         }
     }
 
-    /// Starts its lease again: the full one when it holds, its patience when it waits. Never shortens it:
+    /// Starts its lease again: one of this length when it holds, its patience when it waits. Never shortens it:
     /// a renewal that was under way for long must not undo a longer one that overtook it.
-    pub(crate) fn renew(&mut self, now: u64) {
-        let length = if self.held > 0 { self.lease } else { Some(self.patience) };
+    pub(crate) fn extend(&mut self, lease: Option<u64>, now: u64) {
+        let length = if self.held > 0 { lease } else { Some(self.patience) };
         self.expires = length.map(|length| now.saturating_add(length).max(self.expires.unwrap_or(0)));
+        self.lease = match self.expires {
+            // What is left of a longer lease counts until it has ended: a store whose clock starts anew knows no more
+            // than this number of how long the owner may believe in it.
+            Some(at) if self.held > 0 => lease.map(|_| at.saturating_sub(now)),
+            _ => lease,
+        };
+    }
+
+    /// Whether the walk passes it over: it asks for more than there is while the limit is as low as this, and would
+    /// block everybody behind it. One that expired in the queue is not passed over but removed.
+    pub fn is_passed_over(&self, effective: u64, now: u64) -> bool {
+        self.least > effective && !(self.held == 0 && self.is_expired(now))
     }
 
     /// Takes as much as it wants of `free`, if that is enough.

@@ -208,7 +208,10 @@ impl World {
                 let earlier = Self::queue(&self.book);
                 let answer = self.operate(|book, now| claim(book, &asked, now));
                 if let (Some(Answer::Granted(_)), false, Order::Fair) = (answer, known, order) {
-                    let waits = |old: &&Row| self.book.rows().any(|row| row.seat == old.seat && row.waits());
+                    let effective = self.book.head().map_or(LIMIT, |head| head.effective);
+                    let is_in_line = |row: &Row| row.waits() && !row.is_passed_over(effective, self.now);
+                    let waits =
+                        |old: &&Row| self.book.rows().any(|row| row.seat == old.seat && is_in_line(row));
                     assert!(earlier.iter().find(waits).is_none(), "a fair claim passed the queue");
                 }
             }
@@ -231,7 +234,10 @@ impl World {
                     assert_eq!(self.row(id), made.as_ref(), "a change was made twice");
                 }
             }
-            Step::Give { id, n, op } => self.change(id, Change::Give { n, op }),
+            Step::Give { id, n, op } => {
+                let token = self.row(id).map_or(0, |row| row.token);
+                self.change(id, Change::Give { n, op, token });
+            }
             Step::Value { id } => {
                 let op = self.next_change();
                 self.change(id, Change::Value { to: Arc::from([1]), op });
@@ -241,7 +247,7 @@ impl World {
                 self.change(id, Change::Owner { to: Box::new(heir), refuse_for: Duration::from_millis(500) });
             }
             Step::Tail { id, length } => self.change(id, Change::Tail(Duration::from_millis(length))),
-            Step::Limit { to } => self.change(1, Change::Limit(to)),
+            Step::Limit { to } => self.resize(LIMIT, to),
             Step::Release { id, refuse } => {
                 let refuse_for = refuse.then_some(Duration::from_millis(500));
                 let id = ClaimId::from_bytes([id; 16]);
@@ -272,8 +278,18 @@ impl World {
     fn forget_resize(&mut self) {
         (self.may_end, self.evicts) = (0, None);
         let limit = self.limit();
-        let asked = Claim { limit, ..self.claim(1) };
-        self.operate(|book, now| amend(book, &asked, &Change::Limit(limit), now));
+        self.resize(limit, limit);
+    }
+
+    /// Sets the limit, and sees that a copy of the request changes nothing.
+    fn resize(&mut self, limit: u64, to: u64) {
+        let asked = Claim { limit, id: ClaimId::random().unwrap(), ..self.claim(1) };
+        let made = self.operate(|book, now| amend(book, &asked, &Change::Limit(to), now));
+        let then = self.book.clone();
+        if made.is_some() {
+            self.operate(|book, now| amend(book, &asked, &Change::Limit(to + 1), now));
+            assert_eq!(self.book, then, "a copy of a resize was made");
+        }
     }
 
     fn next_change(&mut self) -> u64 {
@@ -333,8 +349,10 @@ proptest! {
             world.may_end = 1;
             world.operate(|book, now| release(book, &id, None, now));
         }
-        // Longer than any lease here.
+        // Longer than any lease here, and than late copies are refused.
         world.now += 10_000;
+        world.operate(|book, now| pass(book, now));
+        world.now += 60_000;
         world.operate(|book, now| pass(book, now));
         prop_assert!(world.book.is_empty(), "{:?}", world.book);
         world.fence.prune(world.now);

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::Outcome;
 use super::ledger::{Head, Ledger, Row, millis};
-use super::settle::{bury, close, expire, grant, settle};
+use super::settle::{bury, close, expire, grant, refuse_copies, settle};
 use super::view::snapshot;
-use crate::claim::{Answer, Claim, ClaimId, Grant, IfBusy, Order, Place, Released};
+use crate::claim::{Answer, Claim, ClaimId, Extend, Grant, IfBusy, Order, Place, Released};
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::Mutant;
 use crate::store::Promotion;
 
 /// How often the head of the queue looks at the latest: nobody else runs when a dead holder's lease ends.
@@ -31,34 +32,39 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         return Ok(Outcome::quiet(Answer::Gone));
     }
     let before = ledger.head()?;
-    let mut head = enter(ledger, before.as_ref(), claim, now)?;
-    let there = ledger.row(&claim.id)?;
-    let is_set_latch = |row: &Row| row.count.is_some() && row.held > 0;
-    if there.as_ref().is_some_and(|row| !is_set_latch(row)) {
-        // Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
-        return renew(ledger, claim, now);
-    }
-    if there.is_none() {
-        check_age(ledger, claim, now)?;
-    }
-    let promoted = catch_up(ledger, &mut head, now)?;
-    if there.is_some()
-        && let Some(latch) = ledger.row(&claim.id)?
+    if let Some(head) = before.as_ref().filter(|head| head.limit == claim.limit)
+        && let Some(row) = ledger.row(&claim.id)?
     {
-        // A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
-        let is_ours = latch.value == claim.value;
-        let answer = if is_ours { granted(&latch, now, Extended::No) } else { Answer::Busy };
-        close(ledger, before.as_ref(), &mut head, now)?;
-        return Ok(Outcome { answer, promoted, ended: Vec::new() });
+        // Asked again: before anything is buried, or an expired waiter would lose the place that it revives. A latch that
+        // is set belongs to nobody and lives as long as it was set for.
+        let is_set_latch = row.count.is_some() && row.held > 0;
+        return look_after(
+            ledger,
+            head,
+            row,
+            claim,
+            if is_set_latch { Extend::Nothing } else { Extend::Lease },
+            now,
+        );
     }
-
+    let mut head = enter(ledger, before.as_ref(), claim, now)?;
     let mut row = Row::arriving(claim, now);
-    let may_hold = head.waiting == 0 || claim.order == Order::Barging;
+    if row.least > head.effective {
+        let message = format!(
+            "cannot hold {} units: the limit was lowered to {}: ask for fewer, or raise the limit",
+            row.least, head.effective
+        );
+        return Err(Error::new(ErrorKind::Invalid, message).on(ledger.key()));
+    }
+    check_age(ledger, claim, now)?;
+    let promoted = catch_up(ledger, &mut head, now)?;
+
+    let may_hold = claim.order == Order::Barging || !is_queued(ledger, &head, now)?;
     let answer = if may_hold && row.fits(head.free()) {
         let token = draw(ledger, &mut head, claim)?;
         grant(&mut head, &mut row, token, now);
         row.seat = row.token;
-        row.renew(now);
+        row.extend(row.lease, now);
         head.claims += 1;
         head.note_end(row.frees_at());
         remember(&mut head, claim, &row);
@@ -68,7 +74,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
         Answer::Busy
     } else {
         row.seat = ledger.number(claim.token_above)?;
-        row.renew(now);
+        row.extend(row.lease, now);
         head.claims += 1;
         head.waiting += 1;
         ledger.put(&row)?;
@@ -93,15 +99,29 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
 /// # Ok::<(), leasehold_core::Error>(())
 /// ```
 pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcome<Answer>> {
-    let (Some(before), Some(mut row)) = (ledger.head()?, ledger.row(&claim.id)?) else {
+    let (Some(before), Some(row)) = (ledger.head()?, ledger.row(&claim.id)?) else {
         return Ok(Outcome::quiet(Answer::Gone));
     };
+    let extend = if Mutant::PollExtendsFixedLease.lives() { Extend::Lease } else { claim.extend };
+    look_after(ledger, &before, row, claim, extend, now)
+}
+
+/// Lets time pass for a claim that is there, extends its lease if it is still alive, and says how it stands.
+fn look_after(
+    ledger: &mut impl Ledger,
+    before: &Head,
+    mut row: Row,
+    claim: &Claim,
+    extend: Extend,
+    now: u64,
+) -> Result<Outcome<Answer>> {
     let mut head = before.clone();
+    let lease = claim.lease.map(millis);
+    let extended = if extend == Extend::Lease { Extended::Yes } else { Extended::No };
     // A holder that is over stays over, even before anybody has buried it.
     let alive = row.held == 0 || !row.is_expired(now);
-    if alive {
-        row.lease = claim.lease.map(millis);
-        row.renew(now);
+    if alive && extended == Extended::Yes {
+        row.extend(lease, now);
         head.note_end(row.frees_at().filter(|_| row.held > 0));
         remember(&mut head, claim, &row);
         ledger.put(&row)?;
@@ -111,12 +131,14 @@ pub fn renew(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
     if promoted.iter().any(|p| p.seat == row.seat) {
         // Its own request found it promoted: the owner is alive, so the full lease may start.
         row = ledger.row(&claim.id)?.unwrap_or(row);
-        row.renew(now);
-        ledger.put(&row)?;
+        if extended == Extended::Yes {
+            row.extend(lease, now);
+            ledger.put(&row)?;
+        }
         promoted.retain(|p| p.seat != row.seat);
     }
-    let answer = if alive { standing(ledger, &head, &claim.id, now, Extended::Yes)? } else { Answer::Gone };
-    close(ledger, Some(&before), &mut head, now)?;
+    let answer = if alive { standing(ledger, &head, &claim.id, now, extended)? } else { Answer::Gone };
+    close(ledger, Some(before), &mut head, now)?;
     Ok(Outcome { answer, promoted, ended: Vec::new() })
 }
 
@@ -180,8 +202,9 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
         return Ok(Outcome::quiet(false));
     };
     let mut head = before.clone();
+    refuse_copies(ledger, &row, now)?;
     bury(ledger, &mut head, &row)?;
-    ledger.number(token)?;
+    raise_fence(ledger, token)?;
     if head.last > 0 {
         // A quorum that has not heard of it on a majority must not claim it again here.
         head.last += 1;
@@ -199,6 +222,15 @@ pub fn evict(ledger: &mut impl Ledger, token: u64, now: u64) -> Result<Outcome<b
     let promoted = catch_up(ledger, &mut head, now)?;
     close(ledger, Some(&before), &mut head, now)?;
     Ok(Outcome { answer: true, promoted, ended })
+}
+
+/// Draws a number above the token of an evicted claim. A quorum gives out tokens of its own, which can be
+/// further ahead than this store's numbers may go; then the store's next number is enough.
+fn raise_fence(ledger: &mut impl Ledger, token: u64) -> Result<u64> {
+    match ledger.number(token) {
+        Err(error) if error.kind() == ErrorKind::Unavailable => ledger.number(0),
+        drawn => drawn,
+    }
 }
 
 /// Lets time pass on a key that nobody asks about: for stores that sweep.
@@ -229,6 +261,16 @@ pub(super) fn catch_up(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> R
     settle(ledger, head, now)
 }
 
+/// Whether anybody waits whom a newcomer must not overtake.
+fn is_queued(ledger: &mut impl Ledger, head: &Head, now: u64) -> Result<bool> {
+    match head.waiting {
+        0 => Ok(false),
+        // Only a lowered limit can leave claims that cannot fit.
+        _ if head.effective >= head.limit => Ok(true),
+        _ => Ok(ledger.front(head.effective, now)?.is_some()),
+    }
+}
+
 /// The resource as this claim finds it. A claim that has another idea of it is refused while anybody uses
 /// it, and before anything is written: an operation that fails changes nothing.
 pub(super) fn enter(
@@ -250,6 +292,9 @@ pub(super) fn enter(
     }
     // Everybody on it is over.
     for row in ledger.rows()? {
+        if row.held > 0 {
+            refuse_copies(ledger, &row, now)?;
+        }
         ledger.remove(&row)?;
     }
     Ok(Head { last: before.last, last_until: before.last_until, ..Head::new(claim.limit) })

@@ -1,7 +1,9 @@
 //! The walk from the front of the queue.
 
-use super::ledger::{Head, Ledger, Row};
+use super::LATE;
+use super::ledger::{Head, Ledger, Row, millis};
 use crate::error::Result;
+use crate::mutant::Mutant;
 use crate::store::Promotion;
 
 /// The most claims that one call buries: a killed client with ten thousand waiters must not make one
@@ -14,6 +16,7 @@ pub(super) fn expire(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
         return Ok(());
     }
     for row in ledger.ended(now, BURIED_PER_CALL)? {
+        refuse_copies(ledger, &row, now)?;
         bury(ledger, head, &row)?;
     }
     head.quiet_until = ledger.next_end()?.unwrap_or(u64::MAX);
@@ -25,7 +28,7 @@ pub(super) fn settle(ledger: &mut impl Ledger, head: &mut Head, now: u64) -> Res
     let mut promoted = Vec::new();
     let mut buried = 0;
     while head.waiting > 0 && buried < BURIED_PER_CALL {
-        let Some(mut row) = ledger.front()? else { break };
+        let Some(mut row) = ledger.front(head.effective, now)? else { break };
         if row.held == 0 && row.is_expired(now) {
             bury(ledger, head, &row)?;
             buried += 1;
@@ -62,6 +65,16 @@ pub(super) fn grant(head: &mut Head, row: &mut Row, token: u64, now: u64) {
     row.token = token;
     row.since = now;
     head.held += more;
+}
+
+/// Refuses late copies of the request that set a latch which ends now. A copy would set the latch again, without a lease
+/// and with nobody left to count it down.
+pub(super) fn refuse_copies(ledger: &mut impl Ledger, row: &Row, now: u64) -> Result<()> {
+    match row.count {
+        Some(_) if Mutant::EndedLatchIsForgotten.lives() => Ok(()),
+        Some(_) => ledger.refuse(&row.id, now.saturating_add(millis(LATE))),
+        None => Ok(()),
+    }
 }
 
 /// Removes a row and everything it held.

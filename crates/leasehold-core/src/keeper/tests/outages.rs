@@ -63,7 +63,11 @@ async fn a_request_that_may_have_happened_is_in_doubt_also_when_no_later_try_was
     let latch = client.latch("k");
     latch.set(5).await.unwrap();
     faults.once(Verb::Amend, Fault { reply: Reply::Lost, ..Fault::default() });
-    faults.plan(|_| Fault { request: Request::Refused, ..Fault::default() });
+    faults.plan(|call| match call.verb {
+        // It sees which latch to count down.
+        Verb::Inspect => Fault::default(),
+        _ => Fault { request: Request::Refused, ..Fault::default() },
+    });
     let error = latch.count_down().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
 }
@@ -169,10 +173,10 @@ async fn a_claim_that_is_withdrawn_twice_is_refused_both_times() {
 
     let world = World::new();
     let (client, _) = client(&world).await;
-    let mut tables = Tables::new(world.store.info().clone());
+    let mut tables = Tables::new(world.store.info().clone(), Duration::from_secs(5));
     let claim = Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap();
     let hold = Arc::new(crate::hold::Hold::new(world.clock.clone(), None));
-    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic);
+    tables.enter(claim.clone(), hold.clone(), Renewal::Automatic, world.clock.now());
     // The client is closed, and then the future that asked is dropped. The first word is lost.
     tables.leave_all(Loss::Closed, world.clock.now());
     let mut second = tables.part(&claim, &hold, world.clock.now());
@@ -227,4 +231,36 @@ async fn a_release_over_a_broken_connection_is_tried_once_more() {
     // The second try finds nothing, and nobody can say what the first found.
     assert_eq!(lost.release().await.unwrap_err().kind(), ErrorKind::Indeterminate);
     assert!(client.mutex("k").try_acquire().await.unwrap().is_some());
+}
+
+/// A client that fails to set a latch: the store has set it, and cannot be reached from then on.
+async fn set_in_an_outage(world: &World) -> (Client, Faults<Memory>) {
+    let (client, faults) = client(world).await;
+    faults.plan(|_| Fault { request: Request::Lost, reply: Reply::Never, ..Fault::default() });
+    faults.once(Verb::Claim, Fault { reply: Reply::Lost, ..Fault::default() });
+    let error = client.latch("k").set(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    (client, faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn latch_that_was_set_in_a_long_outage_is_taken_back() {
+    let world = World::new();
+    let (_client, faults) = set_in_an_outage(&world).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.client().await.latch("k").count().await.unwrap(), 1);
+    faults.heal();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.client().await.latch("k").count().await.unwrap(), 0, "a failed set has set the latch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_is_closed_in_an_outage_leaves_the_latch_that_it_failed_to_set() {
+    let world = World::new();
+    let (client, faults) = set_in_an_outage(&world).await;
+    let took = elapsed(async { client.close().await.unwrap() }).await;
+    assert!(took <= Duration::from_secs(60), "{took:?}");
+    faults.heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.client().await.latch("k").count().await.unwrap(), 1);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Change, Claim, IfBusy, Inbox, Order, QuorumTerms, Units};
+use crate::claim::{Change, Claim, Extend, IfBusy, Inbox, Order, QuorumTerms, Units};
 use crate::key::Key;
 use crate::record::format::{Id, Value};
 use crate::rule::ledger::millis;
@@ -60,6 +60,8 @@ pub struct Asked {
     value: Value,
     count: Option<u64>,
     quorum: Option<Terms>,
+    /// In a renewal: extends nothing.
+    polls: bool,
 }
 
 /// [`QuorumTerms`] in milliseconds.
@@ -90,6 +92,7 @@ impl Default for Asked {
             value: Value::default(),
             count: None,
             quorum: None,
+            polls: false,
         }
     }
 }
@@ -121,6 +124,7 @@ impl Asked {
                 again: terms.again,
             }),
             round: 0,
+            extend: if self.polls { Extend::Nothing } else { Extend::Lease },
         }
     }
 }
@@ -142,6 +146,8 @@ pub enum Wish {
         n: u64,
         /// Which request.
         op: u64,
+        /// Which latch.
+        token: u64,
     },
     /// [`Change::Value`].
     Value {
@@ -170,7 +176,7 @@ impl Wish {
     pub fn change(&self, key: &Key) -> Change {
         match self {
             Self::Units { to, op } => Change::Units { to: *to, op: *op },
-            Self::Give { n, op } => Change::Give { n: *n, op: *op },
+            Self::Give { n, op, token } => Change::Give { n: *n, op: *op, token: *token },
             Self::Value { to, op } => Change::Value { to: to.bytes(), op: *op },
             Self::Owner { to, refuse_for } => {
                 Change::Owner { to: Box::new(to.claim(key)), refuse_for: Duration::from_millis(*refuse_for) }

@@ -56,7 +56,10 @@ impl World {
             assert_eq!(old.map(|old| old.expires), Some(row.expires), "a promotion moved a lease");
         }
         // Who was promoted stood before everybody who still waits.
-        let waiting = Self::queue(&self.book);
+        let effective = self.book.head().map_or(0, |head| head.effective);
+        let mut waiting = Self::queue(&self.book);
+        // Who asks for more than there is was passed over.
+        waiting.retain(|row| !row.is_passed_over(effective, self.now));
         for old in Self::queue(before) {
             let promoted = outcome.promoted.iter().any(|promotion| promotion.seat == old.seat);
             let stood_before = |row: &Row| {
@@ -103,7 +106,10 @@ impl World {
             "a live waiter was buried"
         );
         for old in buried {
-            let still_waits = |row: &&Row| row.seat < old.seat && row.held == 0 && row.waits();
+            let effective = self.book.head().map_or(0, |head| head.effective);
+            let is_passed_over = |row: &Row| row.is_passed_over(effective, self.now);
+            let still_waits =
+                |row: &&Row| row.seat < old.seat && row.held == 0 && row.waits() && !is_passed_over(row);
             let ahead = self.book.rows().find(still_waits);
             // The one that the step is about may leave from anywhere.
             let others = queue.iter().filter(gone).filter(|other| other.seat > old.seat).count();
