@@ -12,8 +12,11 @@ mod ending;
 mod exclusion;
 mod faults;
 mod guards;
+mod histories;
 mod job;
 mod latch;
+mod latch_faults;
+mod late;
 mod leaks;
 mod leases;
 mod member;
@@ -24,6 +27,7 @@ mod options;
 mod order;
 mod outages;
 mod owner;
+mod polling;
 mod relay;
 mod rwlock;
 mod semaphore;
@@ -53,6 +57,7 @@ pub(crate) fn all() -> Vec<Case> {
         rwlock::cases(),
         semaphore::cases(),
         latch::cases(),
+        latch_faults::cases(),
         election::cases(),
         job::cases(),
         multi::cases(),
@@ -63,9 +68,12 @@ pub(crate) fn all() -> Vec<Case> {
         options::cases(),
         guards::cases(),
         cancelling::cases(),
+        polling::cases(),
         cost::cases(),
         contention::cases(),
+        histories::cases(),
         outages::cases(),
+        late::cases(),
         faults::cases(),
         // Last: while one of them runs no other does.
         leaks::cases(),

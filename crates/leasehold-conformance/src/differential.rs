@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::sessions::Sessions;
-use leasehold_core::{Answer, BootClock, Claim, Key, Leases, Memory, Result, Snapshot, Store};
+use leasehold_core::{Answer, BootClock, Change, Claim, Key, Leases, Memory, Result, Snapshot, Store};
 use tokio::time::Instant;
 
 use crate::scene::{GLANCE, SLACK, Scene};
@@ -47,6 +47,15 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
             let probes = plan.probes();
             for side in &sides {
                 side.notice(&probes).await;
+            }
+            let give_up = Instant::now() + SLACK;
+            // On a session the next holder writes its grant itself, a moment after a tail or a lease has ended.
+            while scene.info().leases == Leases::Shared && Instant::now() < give_up {
+                let [model, store] = &mut sides;
+                if model.look().await == store.look().await {
+                    break;
+                }
+                tokio::time::sleep(GLANCE).await;
             }
             continue;
         }
@@ -97,6 +106,10 @@ impl Side {
             Act::Renew(claims) => self.renewed(claims).await,
             Act::Amend(claim, change) => self.told(self.store.amend(claim, change).await),
             Act::Release(claim, refuse_for) => plain(self.store.release(claim, *refuse_for).await),
+            Act::Give(claim, n, op, place) => {
+                let change = Change::Give { n: *n, op: *op, token: self.latch(*place).await };
+                self.told(self.store.amend(claim, &change).await)
+            }
             Act::Evict(place) => {
                 let token = self.holder(*place).await;
                 plain(self.store.evict(&self.key, token).await)
@@ -126,6 +139,13 @@ impl Side {
     async fn holder(&self, place: usize) -> u64 {
         let seen = self.store.inspect(&self.key).await.ok().flatten();
         seen.and_then(|seen| seen.holders.get(place).map(|holder| holder.token)).unwrap_or(0)
+    }
+
+    /// The same if it is a latch: whether a token is that of another hold need not be known.
+    async fn latch(&self, place: usize) -> u64 {
+        let seen = self.store.inspect(&self.key).await.ok().flatten();
+        let holder = seen.and_then(|seen| seen.holders.into_iter().nth(place));
+        holder.filter(|holder| holder.count.is_some()).map_or(0, |holder| holder.token)
     }
 
     fn told(&mut self, answer: Result<Answer>) -> String {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use leasehold_core::{Client, Fut, Key, Store};
 use serde_json::Value;
 
+use crate::victim::Killed;
+
 /// One trial's view of a store. [`run`](crate::run) makes a new one for every trial, inside the trial's own
 /// tokio runtime; dropping it ends whatever it started.
 pub trait Fixture: Debug + Send + Sync + 'static {
@@ -42,8 +44,14 @@ pub trait Fixture: Debug + Send + Sync + 'static {
         Box::pin(async { Client::new(self.store().await?).await })
     }
 
-    /// Lets another process take `key` with [`lease`](Fixture::lease) and kills it without a chance to clean up.
-    fn kill_holder<'a>(&'a self, _key: &'a Key) -> Hook<'a> {
+    /// How a key stood right after the write that granted `token`, by the server's own history. `None` where the server
+    /// keeps none.
+    fn at_grant<'a>(&'a self, _key: &'a Key, _token: u64) -> Fut<'a, Option<AtGrant>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Lets another process take `key` with this lease and kills it without a chance to clean up.
+    fn kill_holder<'a>(&'a self, _key: &'a Key, _lease: Duration) -> Hook<'a, Killed> {
         Hook::Cannot("the fixture cannot kill a process that holds")
     }
 
@@ -57,6 +65,12 @@ pub trait Fixture: Debug + Send + Sync + 'static {
         Hook::Cannot("the fixture has no network to heal")
     }
 
+    /// Holds what clients send on the connections that are open now, until [`heal`](Fixture::heal). New connections pass, so
+    /// a request can arrive long after its repeat.
+    fn stall(&self) -> Hook<'_> {
+        Hook::Cannot("the fixture has no network to stall")
+    }
+
     /// Stops the server without warning and starts it again.
     fn restart_server(&self) -> Hook<'_> {
         Hook::Cannot("the store has no server to restart")
@@ -64,20 +78,29 @@ pub trait Fixture: Debug + Send + Sync + 'static {
 }
 
 /// A fault that a fixture may be able to cause.
-pub enum Hook<'a> {
+pub enum Hook<'a, T = ()> {
     /// This causes it.
-    Does(Fut<'a, ()>),
+    Does(Fut<'a, T>),
     /// The store cannot suffer it; the trial is listed as ignored with this reason.
     Cannot(&'static str),
 }
 
-impl Debug for Hook<'_> {
+impl<T> Debug for Hook<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Does(_) => f.write_str("Does"),
             Self::Cannot(reason) => f.debug_tuple("Cannot").field(reason).finish(),
         }
     }
+}
+
+/// How a key stood right after a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtGrant {
+    /// The units that all holders had, the new one included.
+    pub units: u64,
+    /// The limit in force; `None` if that is the one that claims declare.
+    pub limit: Option<u64>,
 }
 
 /// What a store has about one key, by its own account.

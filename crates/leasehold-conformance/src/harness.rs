@@ -14,19 +14,18 @@ use crate::case::{Case, Company};
 use crate::cases;
 use crate::fixture::Fixture;
 use crate::panics;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::verdict::{Stop, Verdict};
 
 /// A trial that takes longer than this hangs, and fails.
 const DEADLINE: Duration = Duration::from_secs(240);
-/// The same for the long runs that [`SOAK`] asks for.
+/// The same for the long form of the cases that have one.
 const SOAK_DEADLINE: Duration = Duration::from_secs(3600);
 /// Stores that may be missing, separated by commas.
 const ALLOW_MISSING: &str = "LEASEHOLD_ALLOW_MISSING";
 /// Asks how long each case takes: a line for each on the standard error.
 const TIMES: &str = "LEASEHOLD_TIMES";
-/// Asks for the long form of the cases that have one.
-pub(crate) const SOAK: &str = "LEASEHOLD_SOAK";
 
 /// Judges a store: call it from the `main` of a test with `harness = false`, and return what it returns.
 ///
@@ -48,7 +47,7 @@ pub fn run_groups<F: Fixture>(
     groups: &[&str],
     make: impl Fn() -> Result<F> + Send + Sync + 'static,
 ) -> ExitCode {
-    let all = std::env::var_os(SOAK).is_some();
+    let all = Scale::chosen() == Scale::Soak;
     judge_all(store, make, |group| all || groups.contains(&group))
 }
 
@@ -107,7 +106,7 @@ fn judge(store: &str, name: &str, make: Make, case: Case) -> Verdict {
     // On a worker, so that a case which blocks its thread cannot block the deadline.
     runtime.spawn(async move { done.send(AssertUnwindSafe(body).catch_unwind().await) });
 
-    let deadline = if std::env::var_os(SOAK).is_some() { SOAK_DEADLINE } else { DEADLINE };
+    let deadline = Scale::chosen().pick(DEADLINE, DEADLINE, SOAK_DEADLINE);
     let verdict = verdict.recv_timeout(deadline);
     runtime.shutdown_timeout(Duration::from_secs(1));
     match (verdict, panics::of(name)) {

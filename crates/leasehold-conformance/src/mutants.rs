@@ -52,6 +52,9 @@ pub const CATCHERS: &[(Bug, &str)] = &[
     (Bug::PrefixFoldsCase, "sight::a_prefix_is_text_and_no_pattern"),
     (Bug::NamesFoldCase, "names::odd_names_are_locks_of_their_own"),
     (Bug::NamesAreCut, "names::long_names_are_told_apart_to_the_last_byte"),
+    (Bug::IgnoresLowerLimits, "histories::no_grant_exceeds_a_limit_that_goes_up_and_down"),
+    (Bug::LeasesEndAtHalf, "histories::kills_cuts_and_evictions_leave_a_clean_history"),
+    (Bug::RenewalDoesNothing, "histories::kills_cuts_and_evictions_leave_a_clean_history"),
     (Bug::GrantsToEverybody, "contention::a_mutex_protects_a_counter_and_its_history_is_clean"),
     (Bug::LetsEverybodyBarge, "differential::random_sequences_give_the_answers_of_the_model"),
 ];

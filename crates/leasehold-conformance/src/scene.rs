@@ -245,6 +245,14 @@ impl Scene {
         self.until_raw(key, |now| *now == RawState::default()).await
     }
 
+    /// Waits until the store has nothing about the key but so many marks that refuse late copies of requests.
+    pub(crate) async fn until_only_marks_are_left(&self, key: &Key, marks: usize) -> Verdict {
+        self.until_raw(key, |now| {
+            RawState { residue: 0, ..now.clone() } == RawState::default() && now.residue <= marks
+        })
+        .await
+    }
+
     /// Uses the store until it has nothing about the key any more: it may leave the sweeping of what is over
     /// to its later users.
     pub(crate) async fn until_swept(&self, key: &Key) -> Verdict {
@@ -293,7 +301,7 @@ impl Scene {
     }
 
     /// Causes a fault, or skips the case.
-    pub(crate) async fn cause(&self, hook: Hook<'_>) -> Verdict {
+    pub(crate) async fn cause<T>(&self, hook: Hook<'_, T>) -> Verdict<T> {
         match hook {
             Hook::Does(fault) => Ok(fault.await?),
             Hook::Cannot(reason) => Err(Stop::skip(reason)),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold_core::{Answer, Capability, Fut, IfBusy, Inbox, Key, Store};
 
-use crate::fixture::{Fixture, Hook, RawState};
+use crate::fixture::{AtGrant, Fixture, Hook, RawState};
 use crate::spy::{Call, Spy};
+use crate::victim::Killed;
 
 /// The clients that would wait and were told that it is busy.
 #[derive(Debug, Default)]
@@ -87,8 +88,12 @@ impl Fixture for Watched {
         self.inner.fresh_key()
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        self.inner.kill_holder(key)
+    fn at_grant<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, Option<AtGrant>> {
+        self.inner.at_grant(key, token)
+    }
+
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        self.inner.kill_holder(key, lease)
     }
 
     fn cut(&self) -> Hook<'_> {

@@ -157,48 +157,49 @@ async fn more_than_the_limit_is_invalid(scene: Scene) -> Verdict {
     Ok(())
 }
 
-/// A latch: everything, for ever, with a count.
-async fn latch(scene: &Scene, count: u64) -> Verdict<Claim> {
+/// A latch: everything, for ever, with a count. And its token.
+async fn latch(scene: &Scene, count: u64) -> Verdict<(Claim, u64)> {
     scene.needs(Capability::Count)?;
     let key = scene.key();
     let latch = Claim { lease: None, count: Some(count), ..scene.claim(&key, WHOLE, WHOLE)? };
-    scene.ask(&latch).await?.granted()?;
-    Ok(latch)
+    let token = scene.ask(&latch).await?.granted()?.token;
+    Ok((latch, token))
 }
 
 async fn a_count_goes_down_once_per_operation(scene: Scene) -> Verdict {
-    let latch = latch(&scene, 5).await?;
+    let (latch, token) = latch(&scene, 5).await?;
     for (n, op, left) in [(1, 1, 4), (1, 1, 4), (2, 2, 2), (1, 1, 2), (2, 2, 2)] {
-        assert_eq!(scene.amend(&latch, Change::Give { n, op }).await?, Answer::Left(left));
+        assert_eq!(scene.amend(&latch, Change::Give { n, op, token }).await?, Answer::Left(left));
     }
     assert_eq!(scene.holders(&latch.key).await?[0].count, Some(2));
     Ok(())
 }
 
 async fn a_count_of_zero_lets_all_waiters_in(scene: Scene) -> Verdict {
-    let latch = latch(&scene, 2).await?;
+    let (latch, token) = latch(&scene, 2).await?;
     let mut waiters = Vec::new();
     for _ in 0..3 {
         let waiter = scene.claim(&latch.key, 1, WHOLE)?;
         scene.ask(&waiter).await?.waiting()?;
         waiters.push(waiter);
     }
-    scene.amend(&latch, Change::Give { n: 1, op: 1 }).await?;
+    // Anybody may count: the token says which latch.
+    let anybody = scene.claim(&latch.key, 1, WHOLE)?;
+    scene.amend(&anybody, Change::Give { n: 1, op: 1, token }).await?;
     scene.renew(&waiters[0]).await?.waiting()?;
-    assert_eq!(scene.amend(&latch, Change::Give { n: 1, op: 2 }).await?, Answer::Left(0));
+    assert_eq!(scene.amend(&anybody, Change::Give { n: 1, op: 2, token }).await?, Answer::Left(0));
     for waiter in &waiters {
         scene.renew(waiter).await?.granted()?;
         scene.release(waiter).await?;
     }
-    assert_eq!(scene.raw(&latch.key).await?, RawState::default());
-    Ok(())
+    scene.until_only_marks_are_left(&latch.key, 1).await
 }
 
 async fn counting_down_what_is_no_latch_is_a_conflict(scene: Scene) -> Verdict {
     scene.needs(Capability::Count)?;
     let claim = scene.claim(&scene.key(), 1, 1)?;
-    scene.ask(&claim).await?.granted()?;
-    let refused = scene.store.amend(&claim, &Change::Give { n: 1, op: 1 }).await;
+    let token = scene.ask(&claim).await?.granted()?.token;
+    let refused = scene.store.amend(&claim, &Change::Give { n: 1, op: 1, token }).await;
     assert_eq!(refused.map_err(|e| e.kind()), Err(ErrorKind::Conflict));
     Ok(())
 }
@@ -365,9 +366,12 @@ async fn a_resized_limit_outlives_its_users_until_it_is_set_back(scene: Scene) -
     assert_eq!(scene.ask(&scene.attempt(&key, 1, 2)?).await?, Answer::Busy);
     scene.release(&user).await?;
     assert!(scene.raw(&key).await?.residue > 0, "the resize was forgotten");
+    // The same request once more is a copy, which changes nothing.
     assert_eq!(scene.amend(&any, Change::Limit(2)).await?, Answer::Done);
-    assert_eq!(scene.raw(&key).await?, RawState::default());
-    Ok(())
+    assert!(scene.inspect(&key).await?.is_some(), "a copy of a resize was made");
+    assert_eq!(scene.amend(&scene.claim(&key, 1, 2)?, Change::Limit(2)).await?, Answer::Done);
+    assert_eq!(scene.inspect(&key).await?, None);
+    scene.until_only_marks_are_left(&key, 2).await
 }
 
 async fn a_claim_that_is_not_there_is_gone(scene: Scene) -> Verdict {
@@ -376,7 +380,7 @@ async fn a_claim_that_is_not_there_is_gone(scene: Scene) -> Verdict {
     let heir = scene.claim(&key, 1, 1)?;
     for (needs, change) in [
         (Capability::AmendUnits, Change::Units { to: 1, op: 1 }),
-        (Capability::Count, Change::Give { n: 1, op: 1 }),
+        (Capability::Count, Change::Give { n: 1, op: 1, token: 7 }),
         (Capability::Value, Change::Value { to: [1].into(), op: 1 }),
         (Capability::Owner, to(&heir)),
         (Capability::Tail, Change::Tail(scene.lease())),

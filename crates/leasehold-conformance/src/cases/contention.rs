@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Capability, Client, Feature, Guard, Options, Result};
+use leasehold_core::{Answer, Capability, Client, Feature, Guard, Options, Result, Store};
 
 use crate::case::cases;
-use crate::history::{Found, History, Rules, Step, check, now_plus};
+use crate::history::{Found, History, Rules, Step, believed_until, check};
 use crate::scene::{LONG, Scene};
 use crate::spy::{Call, Spy};
 use crate::verdict::{Stop, Verdict};
@@ -23,8 +23,8 @@ cases!("contention":
 const WORKERS: u64 = 8;
 const ROUNDS: u64 = 25;
 
-/// A client that writes into the history who has got a place in the queue: workers are known by their label.
-async fn recording(scene: &Scene, history: &History) -> Verdict<Client> {
+/// A connection that writes into the history who has got a place in the queue: workers are known by their label.
+pub(super) async fn recording(scene: &Scene, history: &History) -> Verdict<Arc<dyn Store>> {
     let history = history.clone();
     let spy = Spy::new(scene.fixture.store().await?, move |call| {
         if let Call::Claim(claim, Some(Answer::Waiting(_))) = call
@@ -33,7 +33,7 @@ async fn recording(scene: &Scene, history: &History) -> Verdict<Client> {
             history.record(worker, claim.key.as_str(), Step::Queued);
         }
     });
-    Ok(Client::new(spy).await?)
+    Ok(Arc::new(spy))
 }
 
 /// What one worker does.
@@ -69,12 +69,10 @@ impl Worker {
             note(Step::Failed);
             return Ok(false);
         };
-        note(Step::Acquired { token: guard.token(), units: 1, deadline: now_plus(guard.valid_for()) });
+        let deadline = believed_until(&guard).unwrap_or_default();
+        note(Step::Acquired { token: guard.token(), units: 1, deadline });
         work.await;
-        match guard.is_valid() {
-            true => note(Step::Renewed { deadline: now_plus(guard.valid_for()) }),
-            false => note(Step::Lost),
-        }
+        note(believed_until(&guard).map_or(Step::Lost, |deadline| Step::Renewed { deadline }));
         note(Step::Releases);
         let found = guard.release().await.map_or(Found::Unknown, Found::from);
         note(Step::Released { found });
@@ -92,10 +90,14 @@ struct Plan {
 /// Lets the workers loose on one key. Every second one has a client of its own, the others share one.
 async fn contend(scene: &Scene, plan: Plan, work: impl Fn() -> Work) -> Verdict<(History, u64)> {
     let (history, key) = (History::new(), scene.key());
-    let shared = recording(scene, &history).await?;
+    let shared = Client::new(recording(scene, &history).await?).await?;
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..WORKERS {
-        let client = if number % 2 == 0 { shared.clone() } else { recording(scene, &history).await? };
+        let client = if number % 2 == 0 {
+            shared.clone()
+        } else {
+            Client::new(recording(scene, &history).await?).await?
+        };
         let (key, history) = (key.clone(), history.clone());
         let Plan { limit, barging, lease, wait } = plan;
         let worker = Worker { number, client, key, limit, barging, lease, wait, history };

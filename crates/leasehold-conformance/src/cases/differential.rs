@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::case::cases;
 use crate::differential::play;
-use crate::harness::SOAK;
+use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::verdict::{Stop, Verdict};
 
@@ -17,10 +17,10 @@ const AT_ONCE: usize = 30;
 
 async fn random_sequences_give_the_answers_of_the_model(scene: Scene) -> Verdict {
     scene.needs_order()?;
-    let sequences = if std::env::var_os(SOAK).is_some() { 2_000 } else { 60 };
+    let sequences = Scale::chosen().pick(60, 240, 2_000);
     let scene = Arc::new(scene);
     let mut games = tokio::task::JoinSet::new();
-    // Always the same ones, so that a failure stays one; the soak goes further.
+    // Always the same ones, so that a failure stays one; a larger scale goes further.
     for seed in 0..sequences {
         // Side by side, because most of a game is waiting for something to be over.
         while games.len() >= AT_ONCE {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::layers::{Fault, Faults, Reply, Verb};
-use leasehold_core::{Client, ErrorKind, Feature, Job, Key, Run};
+use leasehold_core::{Capability, Client, ErrorKind, Feature, Job, Key, Run};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -17,6 +17,7 @@ cases!("job":
     it_can_run_again_when_it_is_done,
     at_least_keeps_it_away_after_it_is_done,
     at_most_stops_it,
+    asking_for_a_job_does_not_prolong_its_at_most,
     a_job_that_was_stopped_can_be_started_by_others,
     a_dropped_run_frees_the_job,
     a_dropped_run_keeps_its_at_least,
@@ -48,6 +49,24 @@ async fn at_work(job: Job) -> Verdict<tokio::task::JoinHandle<leasehold_core::Re
     });
     soon(at_work).await?.map_err(Stop::fail)?;
     Ok(run)
+}
+
+async fn asking_for_a_job_does_not_prolong_its_at_most(scene: Scene) -> Verdict {
+    const RUN_FOR: Duration = Duration::from_secs(2);
+    scene.needs(Capability::Ask)?;
+    scene.needs_pushes()?;
+    scene.needs_own_leases("the session is renewed, and its client releases the claim in time")?;
+    let key = scene.key();
+    let (job, other) = (job(&scene, &key).await?, client(&scene).await?);
+    let run = job.start().await?.ok_or_else(|| Stop::fail("skipped, although nobody runs it"))?;
+    tokio::time::sleep(RUN_FOR).await;
+    assert!(other.ask(&key, run.token()).await?);
+    soon(run.asked_to_release()).await?;
+    let left = scene.holders(&key).await?.first().and_then(|holder| holder.lease_left);
+    let most = LONG - RUN_FOR + scene.info().rounding + RUN_FOR / 4;
+    assert!(left.is_some_and(|left| left <= most), "others may start it in {left:?}, not within {most:?}");
+    run.release().await?;
+    Ok(())
 }
 
 async fn a_job_runs_and_gives_its_result_and_its_token(scene: Scene) -> Verdict {

@@ -6,7 +6,7 @@ use leasehold_core::Client;
 use tokio::time::Instant;
 
 use crate::case::{Case, Company};
-use crate::harness::SOAK;
+use crate::scale::Scale;
 use crate::scene::{GLANCE, SLACK, Scene};
 use crate::verdict::{Expect, Stop, Verdict};
 
@@ -18,11 +18,6 @@ pub(crate) fn cases() -> Vec<Case> {
         case.company = Company::Alone;
     }
     cases
-}
-
-/// How many: few, or as many as the long run asks for.
-fn times(few: usize, many: usize) -> usize {
-    if std::env::var_os(SOAK).is_some() { many } else { few }
 }
 
 /// Far fewer than a leak per cycle would be. SQLite keeps the descriptor of a connection that was closed for the
@@ -91,12 +86,14 @@ async fn warm_up(scene: &Scene) -> Verdict {
     let claim = scene.claim(&scene.key(), 1, 1)?;
     scene.ask(&claim).await?.granted()?;
     scene.release(&claim).await?;
+    // And the fixture's, which looks from outside.
+    scene.raw(&claim.key).await?;
     Ok(())
 }
 
 async fn cycles_leave_nothing(scene: Scene) -> Verdict {
     leaves_nothing(&scene, |client, key| async move {
-        for cycle in 0..times(500, 100_000) {
+        for cycle in 0..Scale::chosen().pick(500, 2_000, 100_000) {
             let guard = client.mutex(key.as_str()).acquire().await?;
             if cycle % 2 == 0 {
                 guard.release().await?;
@@ -110,7 +107,7 @@ async fn cycles_leave_nothing(scene: Scene) -> Verdict {
 async fn cancelled_acquires_leave_nothing(scene: Scene) -> Verdict {
     leaves_nothing(&scene, |client, key| async move {
         let holder = client.mutex(key.as_str()).acquire().await?;
-        for cycle in 0..times(200, 10_000) {
+        for cycle in 0..Scale::chosen().pick(200, 1_000, 10_000) {
             let lock = client.mutex(key.as_str());
             let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
             for _ in 0..cycle % 5 {
@@ -133,7 +130,7 @@ async fn cancelled_acquires_leave_nothing(scene: Scene) -> Verdict {
 async fn clients_leave_nothing(scene: Scene) -> Verdict {
     warm_up(&scene).await?;
     let before = Belongings::now();
-    for cycle in 0..times(20, 1_000) {
+    for cycle in 0..Scale::chosen().pick(20, 60, 1_000) {
         let key = scene.key();
         let client = hasty(&scene).await?;
         let guard = client.mutex(key.as_str()).acquire().await?;

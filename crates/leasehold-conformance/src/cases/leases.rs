@@ -1,17 +1,21 @@
 //! Laws 4 and 8: a claim lives on its lease, ends when it is not renewed, and never comes back.
 
-use leasehold_core::{Answer, Capability, Claim, Leases};
+use std::time::Duration;
+
+use leasehold_core::{Answer, Capability, Claim, Extend, Leases, Options};
 use tokio::time::Instant;
 
 use crate::case::cases;
-use crate::scene::Scene;
-use crate::verdict::{Expect, Verdict};
+use crate::scene::{LONG, SLACK, Scene};
+use crate::verdict::{Expect, Stop, Verdict};
 
 cases!("leases":
     a_holder_that_is_not_renewed_ends_no_earlier_than_its_lease,
     the_next_in_the_queue_holds_when_the_holder_is_over,
     renewal_keeps_a_claim_for_many_leases,
     renewal_with_another_lease_changes_it,
+    polling_a_claim_does_not_extend_its_fixed_lease,
+    a_renewal_that_extends_nothing_moves_no_end,
     renewal_never_creates_a_claim,
     a_holder_that_is_over_never_comes_back,
     one_answer_per_claim_in_order,
@@ -286,4 +290,51 @@ async fn an_expired_claim_leaves_nothing_once_the_key_is_used_again(scene: Scene
     assert_eq!(scene.raw(&key).await?.holders, 1);
     scene.release(&claim).await?;
     scene.until_nothing_is_left(&key).await
+}
+
+async fn a_renewal_that_extends_nothing_moves_no_end(scene: Scene) -> Verdict {
+    scene.needs(Capability::Sight)?;
+    scene.needs_own_leases("the session is renewed, whatever is asked about its claims")?;
+    let key = scene.key();
+    let claim = scene.brief(&key, 1, 1)?;
+    let poll = Claim { extend: Extend::Nothing, ..claim.clone() };
+    let token = scene.ask(&claim).await?.granted()?.token;
+    let give_up = Instant::now() + scene.lease() + scene.info().expiry_slack + SLACK;
+    loop {
+        match scene.renew(&poll).await? {
+            Answer::Granted(grant) => assert_eq!((grant.token, grant.lease), (token, None)),
+            answer => {
+                assert_eq!(answer, Answer::Gone);
+                return Ok(());
+            }
+        }
+        if Instant::now() > give_up {
+            return Err(Stop::fail("a claim lives on because it is polled"));
+        }
+        tokio::time::sleep(scene.lease() / 10).await;
+    }
+}
+
+async fn polling_a_claim_does_not_extend_its_fixed_lease(scene: Scene) -> Verdict {
+    const HELD: Duration = Duration::from_secs(2);
+    scene.needs(Capability::Ask)?;
+    // Where nobody is told anything, nobody polls a fixed lease.
+    scene.needs_pushes()?;
+    scene.needs_own_leases("the session is renewed, and its client releases the claim in time")?;
+    let (one, two) = (scene.fixture.connect().await?, scene.fixture.connect().await?);
+    let key = scene.key();
+    let start = Instant::now();
+    let guard = one.mutex(&key).with(Options::new().fixed(LONG)).acquire().await?;
+    tokio::time::sleep(HELD).await;
+    // The holder hears of it and looks whether it still holds.
+    assert!(two.ask(&key, guard.token()).await?);
+    let heard = tokio::time::timeout(SLACK, guard.asked_to_release()).await;
+    heard.map_err(|_| Stop::fail("the holder was asked, and did not hear of it"))?;
+    let left = scene.holders(&key).await?.first().and_then(|holder| holder.lease_left);
+    let spent = HELD.min(start.elapsed());
+    let most = LONG - spent + scene.info().rounding + HELD / 4;
+    assert!(left.is_some_and(|left| left <= most), "{left:?} are left after {spent:?} of {LONG:?}");
+    assert!(guard.is_valid());
+    guard.release().await?;
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Claims that do not mind the queue: the tasks of one client pass the lock on, and others get their turn.
 
+use std::time::Duration;
+
 use leasehold_core::layers::{Fault, Faults, Reply, Verb};
 use leasehold_core::{Capability, Client, Guard, Options};
 use tokio::task::JoinHandle;
@@ -18,6 +20,8 @@ cases!("relay":
     a_pass_whose_reply_was_lost_goes_to_one,
     readers_are_not_kept_apart,
     what_is_left_of_a_write_lock_is_not_passed_on,
+    a_lock_passes_only_between_equal_leases,
+    an_asked_holder_gives_way_to_the_queue,
 );
 
 type Waiting = JoinHandle<leasehold_core::Result<Guard>>;
@@ -183,5 +187,47 @@ async fn what_is_left_of_a_write_lock_is_not_passed_on(scene: Scene) -> Verdict 
     assert!(second.is_valid());
     let reader = scene.fixture.connect().await?.rwlock(key.as_str()).read();
     assert!(reader.try_acquire().await?.is_none(), "it has less than it believes");
+    Ok(())
+}
+
+async fn a_lock_passes_only_between_equal_leases(scene: Scene) -> Verdict {
+    scene.needs(Capability::Owner)?;
+    const SHORT: Duration = Duration::from_secs(5);
+    let key = scene.key();
+    let client = scene.fixture.connect().await?;
+    let first = hold(&client, key.as_str()).await?;
+    let lock = client.mutex(key.as_str()).with(Options::new().fixed(SHORT).barging());
+    let next = tokio::spawn(async move { lock.acquire().await });
+    tokio::time::sleep(crate::scene::GLANCE).await;
+    first.release().await?;
+    let guard = granted(next).await?;
+    assert!(guard.valid_for() < SHORT, "a lease of {SHORT:?} is valid for {:?}", guard.valid_for());
+    let left = scene.holders(&key).await?.first().and_then(|holder| holder.lease_left);
+    assert!(left.is_none_or(|left| left <= SHORT), "a lease of {SHORT:?} ends in {left:?} at the store");
+    Ok(())
+}
+
+async fn an_asked_holder_gives_way_to_the_queue(scene: Scene) -> Verdict {
+    scene.needs(Capability::Owner)?;
+    scene.needs(Capability::Ask)?;
+    scene.needs_order()?;
+    let key = scene.key();
+    let (client, rival) = (scene.fixture.connect().await?, scene.fixture.connect().await?);
+    let first = hold(&client, key.as_str()).await?;
+    let waits = rival.mutex(key.as_str());
+    let waits = tokio::spawn(async move { waits.acquire().await });
+    scene.until_waiting(&key, 1).await?;
+    let sibling = parked(&client, key.as_str(), 1).await;
+    assert!(rival.ask(&key, first.token()).await?);
+    soon(first.asked_to_release()).await?;
+    first.release().await?;
+    let guard = granted(waits).await?;
+    let token = guard.token();
+    guard.release().await?;
+    for task in sibling {
+        let guard = granted(task).await?;
+        assert!(guard.token() > token, "an asked holder passed the lock on to a task of its own client");
+        guard.release().await?;
+    }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! A number of permits, each on a lease of its own.
 
-use leasehold_core::{Feature, Loss, Options, Released};
+use std::time::Duration;
+
+use leasehold_core::layers::{Fault, Faults, Verb};
+use leasehold_core::{Client, ErrorKind, Feature, Loss, Options, Released};
 
 use crate::case::cases;
-use crate::scene::{SLACK, Scene};
+use crate::scene::{SLACK, Scene, soon};
 use crate::verdict::{Stop, Verdict};
 
 cases!("semaphore":
@@ -18,6 +21,10 @@ cases!("semaphore":
     a_larger_limit_lets_waiters_in,
     a_smaller_limit_takes_nothing_from_holders,
     a_resize_is_seen_by_those_who_name_the_old_limit,
+    a_waiter_larger_than_a_lowered_limit_blocks_nobody,
+    more_permits_than_a_lowered_limit_are_invalid,
+    a_late_copy_of_a_resize_does_not_undo_a_later_one,
+    a_dropped_resize_changes_nothing_later,
 );
 
 async fn as_many_hold_as_there_are_permits(scene: Scene) -> Verdict {
@@ -165,5 +172,86 @@ async fn a_resize_is_seen_by_those_who_name_the_old_limit(scene: Scene) -> Verdi
     assert!(permits.try_acquire().await?.is_none());
     one.semaphore(key.as_str(), 2).resize(2).await?;
     assert!(permits.try_acquire().await?.is_some());
+    Ok(())
+}
+
+async fn a_waiter_larger_than_a_lowered_limit_blocks_nobody(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Semaphore)?;
+    scene.needs_feature(Feature::Resize)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 10);
+    let all = permits.permits(10).acquire().await?;
+    let large = scene.fixture.connect().await?.semaphore(key.as_str(), 10);
+    let large = tokio::spawn(async move { large.permits(5).acquire().await });
+    scene.until_waiting(&key, 1).await?;
+    let small = scene.fixture.connect().await?.semaphore(key.as_str(), 10);
+    let small = tokio::spawn(async move { small.permits(1).acquire().await });
+    scene.until_waiting(&key, 2).await?;
+    permits.resize(3).await?;
+    all.release().await?;
+    // The one that waited behind it, and one that comes only now.
+    let waited = soon(small).await?.map_err(Stop::fail)??;
+    let came = permits.try_acquire().await?.ok_or_else(|| Stop::fail("two permits are free"))?;
+    assert!(!large.is_finished(), "five of three");
+    permits.resize(10).await?;
+    let large = soon(large).await?.map_err(Stop::fail)??;
+    assert_eq!(scene.raw(&key).await?.units, 7);
+    drop((waited, came, large));
+    Ok(())
+}
+
+async fn more_permits_than_a_lowered_limit_are_invalid(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Semaphore)?;
+    scene.needs_feature(Feature::Resize)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 10);
+    permits.resize(3).await?;
+    let refused = soon(permits.permits(5).acquire()).await?;
+    assert_eq!(refused.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    let _all = permits.permits(3).try_acquire().await?.ok_or_else(|| Stop::fail("three are free"))?;
+    let refused = permits.permits(5).try_acquire().await;
+    assert_eq!(refused.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    let refused = soon(permits.permits(5).acquire()).await?;
+    assert_eq!(refused.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    assert_eq!(scene.raw(&key).await?.waiters, 0, "it left a place in the queue");
+    Ok(())
+}
+
+/// How late a late copy of a resize is, and how long a case waits for it.
+const LATE: Duration = Duration::from_millis(700);
+const ARRIVED: Duration = Duration::from_millis(1500);
+
+async fn a_late_copy_of_a_resize_does_not_undo_a_later_one(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Resize)?;
+    let key = scene.key();
+    let faults = Faults::new(scene.fixture.store().await?);
+    let unlucky = Client::new(faults.clone()).await?.semaphore(key.as_str(), 5);
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 5);
+    for (first, second) in [(10, 20), (4, 5)] {
+        faults.once(Verb::Amend, Fault { again_after: Some(LATE), ..Fault::default() });
+        unlucky.resize(first).await?;
+        permits.resize(second).await?;
+        tokio::time::sleep(ARRIVED).await;
+        assert_eq!(
+            permits.available().await?,
+            second,
+            "a late copy of resize({first}) has undone the later one"
+        );
+    }
+    Ok(())
+}
+
+async fn a_dropped_resize_changes_nothing_later(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Resize)?;
+    let key = scene.key();
+    let faults = Faults::new(scene.fixture.store().await?);
+    let unlucky = Client::new(faults.clone()).await?.semaphore(key.as_str(), 5);
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 5);
+    faults.once(Verb::Amend, Fault { before: LATE, ..Fault::default() });
+    let given_up = tokio::time::timeout(Duration::from_millis(50), unlucky.resize(10)).await;
+    assert!(given_up.is_err(), "the request was still under way");
+    permits.resize(20).await?;
+    tokio::time::sleep(ARRIVED).await;
+    assert_eq!(permits.available().await?, 20, "a resize that was given up has undone a later one");
     Ok(())
 }

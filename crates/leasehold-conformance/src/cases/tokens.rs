@@ -1,10 +1,25 @@
 //! Law 3: every grant carries a number larger than that of every earlier grant of the key.
 
-use leasehold_core::{Capability, Change, Claim, Order};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Capability, Change, Claim, Key, Order, TokenStrength};
+use tokio::time::sleep;
 
 use crate::case::cases;
-use crate::scene::{SLACK, Scene};
-use crate::verdict::{Expect, Verdict};
+use crate::scene::{GLANCE, SLACK, Scene};
+use crate::verdict::{Expect, Stop, Verdict};
+
+/// More than two tokens of one case can be apart: what a number source may be ahead of its clock, and how
+/// long a case takes.
+const NEAR: Duration = Duration::from_secs(180);
+
+/// The token of a claim that is released again.
+async fn passing(scene: &Scene, key: &Key) -> Verdict<u64> {
+    let claim = scene.claim(key, 1, 1)?;
+    let token = scene.ask(&claim).await?.granted()?.token;
+    scene.release(&claim).await?;
+    Ok(token)
+}
 
 cases!("tokens":
     tokens_rise_across_a_release,
@@ -17,6 +32,7 @@ cases!("tokens":
     growing_takes_a_new_token,
     the_token_stays_for_as_long_as_the_claim_holds,
     the_token_is_above_what_the_claim_asks,
+    claim_far_above_the_clock_is_refused_and_moves_nothing,
     a_promotion_is_told_and_quotes_seat_and_token,
     a_promotion_is_told_to_its_inbox_only,
 );
@@ -144,10 +160,35 @@ async fn the_token_is_above_what_the_claim_asks(scene: Scene) -> Verdict {
     scene.needs(Capability::TokenAbove)?;
     let key = scene.key();
     let claim = scene.claim(&key, 1, 1)?;
-    let above = scene.ask(&claim).await?.granted()?.token + 1_000_000_000;
+    // Not far above: a number source may be ahead of its clock by a bound only, and then waits for the clock.
+    let above = scene.ask(&claim).await?.granted()?.token + 100_000;
     scene.release(&claim).await?;
     let claim = Claim { token_above: above, ..scene.claim(&key, 1, 1)? };
-    assert!(scene.ask(&claim).await?.granted()?.token > above);
+    let end = Instant::now() + SLACK;
+    loop {
+        match scene.store.claim(&claim).await {
+            Err(error) if error.is_retryable() && Instant::now() < end => sleep(GLANCE).await,
+            answer => {
+                assert!(answer?.granted()?.token > above);
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn claim_far_above_the_clock_is_refused_and_moves_nothing(scene: Scene) -> Verdict {
+    scene.needs(Capability::TokenAbove)?;
+    if scene.info().tokens != TokenStrength::ClockBound {
+        return Err(Stop::skip("the store's numbers do not follow a clock"));
+    }
+    let key = scene.key();
+    let before = passing(&scene, &key).await?;
+    let far = Claim { token_above: 1 << 60, ..scene.claim(&key, 1, 1)? };
+    let refused = scene.store.claim(&far).await.map_err(|error| error.kind());
+    assert!(refused.is_err(), "{refused:?}: all later tokens are ahead of the clock by years");
+    let after = passing(&scene, &key).await?;
+    let ahead = Duration::from_micros(after.saturating_sub(before));
+    assert!(after > before && ahead < NEAR, "{after} after {before}");
     Ok(())
 }
 

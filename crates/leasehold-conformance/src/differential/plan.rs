@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Capability, Change, Claim, ClaimId, IfBusy, Inbox, Info, Key, Leases, Order, Units};
+use leasehold_core::{
+    Capability, Change, Claim, ClaimId, Extend, IfBusy, Inbox, Info, Key, Leases, Order, Units,
+};
 
 use super::MARGIN;
 use crate::scene::{LONG, Scene};
@@ -14,6 +16,8 @@ pub(crate) enum Act {
     Renew(Vec<Claim>),
     Amend(Claim, Change),
     Release(Claim, Option<Duration>),
+    /// Count the latch at this place among the holders down by this much, with this number.
+    Give(Box<Claim>, u64, u64, usize),
     /// Evict the holder at this place.
     Evict(usize),
     /// Wait this long.
@@ -30,6 +34,8 @@ pub(crate) struct Plan {
     limit: u64,
     claims: Vec<Claim>,
     changes: u64,
+    /// The id of the last resize, for a late copy of it. No claim has it.
+    resize: Option<ClaimId>,
     /// Something short was touched: time must pass before anything else, or the two sides may disagree about
     /// whether it is over.
     lapse: bool,
@@ -40,7 +46,18 @@ impl Plan {
         let mut random = fastrand::Rng::with_seed(seed);
         let limit = *random.choice(&[1, 2, 3, 5]).unwrap_or(&1);
         let (info, inbox, short) = (scene.info().clone(), scene.inbox, scene.lease());
-        Self { random, key, info, inbox, short, limit, claims: Vec::new(), changes: 0, lapse: false }
+        Self {
+            random,
+            key,
+            info,
+            inbox,
+            short,
+            limit,
+            claims: Vec::new(),
+            changes: 0,
+            resize: None,
+            lapse: false,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Act {
@@ -65,7 +82,7 @@ impl Plan {
             Act::Claim(claim) | Act::Amend(claim, _) => is_short(claim, self.short),
             Act::Renew(claims) => claims.iter().any(|claim| is_short(claim, self.short)),
             // What is promoted lives on the patience it has left: longer than any sequence.
-            Act::Release(..) | Act::Evict(_) | Act::Lapse(_) => false,
+            Act::Release(..) | Act::Give(..) | Act::Evict(_) | Act::Lapse(_) => false,
         };
         if let Act::Amend(_, Change::Tail(length)) = &act {
             self.lapse |= *length == self.short;
@@ -118,6 +135,7 @@ impl Plan {
             count: None,
             quorum: None,
             round: 0,
+            extend: Extend::Lease,
         };
         if self.random.u8(0..4) == 0 {
             claim.if_busy = IfBusy::Leave;
@@ -144,7 +162,9 @@ impl Plan {
         }
         let mut claim = self.fresh();
         if self.info.can(Capability::Count) && self.random.u8(0..6) == 0 {
-            claim.count = Some(self.random.u64(1..4));
+            // A latch lives on no session and never waits. Nobody renews it, and it ends when it is told to.
+            (claim.count, claim.lease) = (Some(self.random.u64(1..4)), None);
+            (claim.if_busy, claim.patience) = (IfBusy::Leave, LONG);
         }
         if self.info.can(Capability::Value) {
             claim.value = [self.random.u8(..)].into();
@@ -157,7 +177,10 @@ impl Plan {
         // One renewal is about one session, and short claims live on another than long ones.
         let most = if self.info.leases == Leases::PerClaim { 4 } else { 2 };
         let count = self.random.usize(1..most);
-        Act::Renew((0..count).map(|_| self.any()).collect())
+        // Nobody renews a latch.
+        let claims: Vec<Claim> =
+            (0..count).map(|_| self.any()).filter(|claim| claim.count.is_none()).collect();
+        if claims.is_empty() { Act::Renew(vec![self.fresh()]) } else { Act::Renew(claims) }
     }
 
     fn amend(&mut self) -> Act {
@@ -166,7 +189,9 @@ impl Plan {
         let change = match self.random.u8(0..12) {
             0..4 if self.info.can(Capability::AmendUnits) => Change::Units { to: units, op: self.op() },
             4..6 if self.info.can(Capability::Count) => {
-                Change::Give { n: self.random.u64(1..3), op: self.random.u64(0..6) }
+                // Each side has tokens of its own.
+                let (n, op) = (self.random.u64(1..3), self.random.u64(0..6));
+                return Act::Give(Box::new(claim), n, op, self.random.usize(0..3));
             }
             6..8 if self.info.can(Capability::Value) => {
                 Change::Value { to: [self.random.u8(..)].into(), op: self.op() }
@@ -183,7 +208,16 @@ impl Plan {
             10 if self.info.can(Capability::Limit) => Change::Limit(self.random.u64(1..=self.limit + 1)),
             _ => return self.renew(),
         };
-        Act::Amend(claim, change)
+        if !matches!(change, Change::Limit(_)) {
+            return Act::Amend(claim, change);
+        }
+        // A resize has an id of its own, and a copy has that of the last one.
+        let id = match self.resize {
+            Some(id) if self.random.u8(0..4) == 0 => id,
+            _ => self.id(),
+        };
+        self.resize = Some(id);
+        Act::Amend(Claim { id, ..claim }, change)
     }
 
     /// The number of a change: mostly a new one, sometimes that of an old one that comes late.

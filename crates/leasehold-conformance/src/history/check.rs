@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::limits::{self, Limits};
 use super::{Event, Found, Step};
 
 /// What the lock promised.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The units that may be held at the same time.
+    /// The units that may be held at the same time, until the history says that the lock was resized.
     pub limit: u64,
     /// Whether grants follow the queue.
     pub ordered: bool,
@@ -26,6 +27,17 @@ pub enum Violation {
         units: u64,
         /// By whom.
         workers: Vec<u64>,
+    },
+    /// A grant made the held units exceed every limit that can have been in force when it was made.
+    Exceeded {
+        /// On which lock.
+        key: String,
+        /// The token of the grant.
+        token: u64,
+        /// The units that were held with it, at least.
+        units: u64,
+        /// The largest limit that can have been in force.
+        limit: u64,
     },
     /// Somebody who queued later was granted earlier.
     Overtaken {
@@ -63,31 +75,33 @@ pub enum Violation {
 
 /// One attempt, from asking to the end of the belief.
 #[derive(Debug)]
-struct Attempt {
+pub(super) struct Attempt {
     worker: u64,
-    asked: u64,
+    pub(super) asked: u64,
     queued: Option<u64>,
-    grant: Option<Grant>,
+    pub(super) grant: Option<Grant>,
     /// Given up, or unknown: says nothing about order.
     void: bool,
 }
 
 #[derive(Debug)]
-struct Grant {
-    at: u64,
-    token: u64,
-    units: u64,
+pub(super) struct Grant {
+    pub(super) at: u64,
+    pub(super) token: u64,
+    pub(super) units: u64,
     deadline: u64,
     /// When it stopped believing on purpose or because it was told.
     ended: Option<u64>,
+    /// When its eviction was asked for: from then on it may be over before its holder hears of it.
+    evicted: Option<u64>,
     lost: bool,
     found: Option<Found>,
 }
 
 impl Grant {
-    /// When it stopped believing.
-    fn end(&self) -> u64 {
-        self.ended.map_or(self.deadline, |ended| ended.min(self.deadline))
+    /// Until when it held for certain.
+    pub(super) fn end(&self) -> u64 {
+        [self.ended, self.evicted].into_iter().flatten().fold(self.deadline, u64::min)
     }
 }
 
@@ -95,8 +109,11 @@ impl Grant {
 pub fn check(events: &[Event], rules: Rules) -> Vec<Violation> {
     let mut found = Vec::new();
     for (key, attempts) in attempts(events) {
-        overlaps(&key, &attempts, rules.limit, &mut found);
-        tokens(&key, &attempts, rules.limit, &mut found);
+        let own: Vec<&Event> = events.iter().filter(|event| event.key == key).collect();
+        let limits = Limits::of(&own, rules.limit);
+        overlaps(&key, &attempts, limits.largest(), &mut found);
+        limits::exceeded(&key, &own, &attempts, &limits, &mut found);
+        tokens(&key, &attempts, limits.largest(), &mut found);
         silent_losses(&key, &attempts, &mut found);
         if rules.ordered {
             inversions(&key, &attempts, &mut found);
@@ -111,6 +128,7 @@ fn attempts(events: &[Event]) -> BTreeMap<String, Vec<Attempt>> {
     events.sort_by_key(|event| event.at);
     let mut all: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
     let mut open: HashMap<(&str, u64), usize> = HashMap::new();
+    let mut evictions = Vec::new();
     for event in events {
         let attempts = all.entry(event.key.clone()).or_default();
         let who = (event.key.as_str(), event.worker);
@@ -121,6 +139,15 @@ fn attempts(events: &[Event]) -> BTreeMap<String, Vec<Attempt>> {
         } else if let Some(attempt) = open.get(&who).and_then(|index| attempts.get_mut(*index)) {
             follow(attempt, event.at, &event.step);
         }
+        if let Step::Evicts { token } = event.step {
+            evictions.push((event.key.as_str(), token, event.at));
+        }
+    }
+    for (key, token, at) in evictions {
+        let grants = all.get_mut(key).into_iter().flatten().filter_map(|attempt| attempt.grant.as_mut());
+        for grant in grants.filter(|grant| grant.token == token) {
+            grant.evicted.get_or_insert(at);
+        }
     }
     all
 }
@@ -130,8 +157,8 @@ fn follow(attempt: &mut Attempt, at: u64, step: &Step) {
         (Step::Queued, _) => attempt.queued = Some(attempt.queued.unwrap_or(at)),
         (Step::Failed | Step::Unknown, _) => attempt.void = true,
         (&Step::Acquired { token, units, deadline }, _) => {
-            let (ended, lost, found) = (None, false, None);
-            attempt.grant = Some(Grant { at, token, units, deadline, ended, lost, found });
+            let (ended, evicted, lost, found) = (None, None, false, None);
+            attempt.grant = Some(Grant { at, token, units, deadline, ended, evicted, lost, found });
         }
         (Step::Renewed { deadline }, Some(grant)) => grant.deadline = grant.deadline.max(*deadline),
         (Step::Lost, Some(grant)) => {
@@ -203,7 +230,7 @@ fn silent_losses(key: &str, attempts: &[Attempt], found: &mut Vec<Violation>) {
     for attempt in attempts {
         let Some(grant) = &attempt.grant else { continue };
         let in_time = grant.ended.is_some_and(|ended| ended < grant.deadline);
-        if grant.found == Some(Found::Gone) && !grant.lost && in_time {
+        if grant.found == Some(Found::Gone) && !grant.lost && grant.evicted.is_none() && in_time {
             found.push(Violation::SilentLoss { key: key.to_owned(), worker: attempt.worker });
         }
     }

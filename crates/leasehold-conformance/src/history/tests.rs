@@ -162,3 +162,72 @@ fn a_history_survives_being_written_down() {
     let text = serde_json::to_string(&events).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Event>>(&text).unwrap(), events);
 }
+
+/// A semaphore of two that an operator resizes to six, during `up`, and back, during `down`.
+fn resized(up: (u64, u64), down: (u64, u64)) -> Vec<Event> {
+    let call = |(from, to), limit| [event(from, 9, Step::Resizes { limit }), event(to, 9, Step::Resized)];
+    call(up, 6).into_iter().chain(call(down, 2)).collect()
+}
+
+const TWO: Rules = Rules { limit: 2, ordered: false };
+
+/// Two that hold from before the resizes to long after them.
+fn two_that_hold() -> Vec<Event> {
+    history([hold(1, 0, 1, 900, 1), hold(2, 0, 2, 900, 2)])
+}
+
+#[test]
+fn a_grant_within_a_limit_that_may_be_in_force_is_right() {
+    for (asked, granted) in [(20, 30), (5, 12), (45, 70)] {
+        let events = history([two_that_hold(), resized((10, 15), (50, 60)), hold(3, asked, granted, 900, 3)]);
+        assert_eq!(check(&events, TWO), [], "asked at {asked}, granted at {granted}");
+    }
+}
+
+#[test]
+fn a_grant_beyond_every_limit_that_may_be_in_force_is_caught() {
+    for (asked, granted) in [(3, 9), (61, 70)] {
+        let events = history([two_that_hold(), resized((10, 15), (50, 60)), hold(3, asked, granted, 900, 3)]);
+        let exceeded = Violation::Exceeded { key: KEY.to_owned(), token: 3, units: 3, limit: 2 };
+        assert_eq!(check(&events, TWO), [exceeded], "asked at {asked}, granted at {granted}");
+    }
+}
+
+#[test]
+fn a_resize_without_an_answer_may_take_effect_later() {
+    let mut events = history([two_that_hold(), resized((10, 15), (50, 60)), hold(3, 61, 70, 900, 3)]);
+    events.retain(|event| event.at != 15);
+    assert_eq!(check(&events, TWO), []);
+}
+
+#[test]
+fn a_grant_between_two_snapshots_counts_who_is_in_both() {
+    // The grant was asked for before the limit fell, but the store did not have it afterwards.
+    let asked_early = history([two_that_hold(), resized((10, 15), (50, 60)), hold(3, 20, 80, 900, 3)]);
+    assert_eq!(check(&asked_early, TWO), []);
+    let saw = |at, tokens: &[u64]| {
+        let holders = tokens.iter().map(|token| (*token, 1)).collect();
+        event(at, 10, Step::Saw { asked: at - 1, holders })
+    };
+    let events = history([asked_early, vec![saw(62, &[1, 2]), saw(75, &[1, 2, 3])]]);
+    let exceeded = Violation::Exceeded { key: KEY.to_owned(), token: 3, units: 3, limit: 2 };
+    assert_eq!(check(&events, TWO), [exceeded]);
+}
+
+#[test]
+fn the_store_can_accuse_itself() {
+    let account = |units| event(90, 10, Step::Account { token: 1, units, limit: 2 });
+    assert_eq!(check(&history([two_that_hold(), vec![account(2)]]), TWO), []);
+    let exceeded = Violation::Exceeded { key: KEY.to_owned(), token: 1, units: 3, limit: 2 };
+    assert_eq!(check(&history([two_that_hold(), vec![account(3)]]), TWO), [exceeded]);
+}
+
+#[test]
+fn belief_counts_for_nothing_after_an_eviction() {
+    let mut events = history([hold(1, 0, 1, 50, 1), hold(2, 5, 20, 60, 2)]);
+    events.push(event(10, 9, Step::Evicts { token: 1 }));
+    events[3].step = Step::Released { found: Found::Gone };
+    assert_eq!(check(&events, MUTEX), []);
+    events.retain(|event| !matches!(event.step, Step::Evicts { .. }));
+    assert!(check(&events, MUTEX).len() > 1);
+}

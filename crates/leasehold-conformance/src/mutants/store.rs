@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Change, Claim, ClaimId, ErrorKind, Fut, Grant, IfBusy, Inbox, Info, Key, Memory, Order, Page,
-    Promotion, Released, Result, Snapshot, Store, Units, Wake, Wakes,
+    Place, Promotion, Released, Result, Snapshot, Store, Units, Wake, Wakes,
 };
 
 macro_rules! bugs {
@@ -36,6 +36,7 @@ bugs!(
     TellsNobody,
     TellsTheWrongSeat,
     LeasesAreHalf,
+    LeasesEndAtHalf,
     LeasesNeverEnd,
     RenewalDoesNothing,
     RenewalRevives,
@@ -50,6 +51,7 @@ bugs!(
     ConflictIsBusy,
     CountsEveryRepeat,
     MakesLateChanges,
+    IgnoresLowerLimits,
     ManyAdopters,
     TailIsRelease,
     EvictsWhoeverHolds,
@@ -97,6 +99,9 @@ impl Mutant {
             Some(Bug::LetsEverybodyBarge) => claim.order = Order::Barging,
             Some(Bug::IgnoresTokenAbove) => claim.token_above = 0,
             Some(Bug::LeasesAreHalf) => claim.lease = claim.lease.map(|lease| lease / 2),
+            Some(Bug::LeasesEndAtHalf) => {
+                (claim.lease, claim.patience) = (claim.lease.map(|lease| lease / 2), claim.patience / 2);
+            }
             Some(Bug::LeasesNeverEnd) => claim.lease = None,
             Some(Bug::PatienceIsTheLease) => claim.patience = claim.lease.unwrap_or(claim.patience),
             Some(Bug::NoLockDelay) => claim.lock_delay = Duration::ZERO,
@@ -111,6 +116,12 @@ impl Mutant {
     /// The answer as the bug words it.
     fn worded(&self, answer: Answer) -> Answer {
         match (self.bug, answer) {
+            (Some(Bug::LeasesEndAtHalf), Answer::Granted(grant)) => {
+                Answer::Granted(Grant { lease: grant.lease.map(|lease| lease * 2), ..grant })
+            }
+            (Some(Bug::LeasesEndAtHalf), Answer::Waiting(place)) => {
+                Answer::Waiting(Place { lease: place.lease.map(|lease| lease * 2), ..place })
+            }
             (Some(Bug::TokensFall), Answer::Granted(grant)) => {
                 Answer::Granted(Grant { token: u64::MAX - grant.token, ..grant })
             }
@@ -187,13 +198,14 @@ impl Mutant {
     async fn bend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
         let claim = self.bent(claim);
         let change = match (self.bug, change) {
-            (Some(Bug::CountsEveryRepeat), Change::Give { n, .. }) => {
-                Change::Give { n: *n, op: fastrand::u64(..) }
+            (Some(Bug::CountsEveryRepeat), Change::Give { n, token, .. }) => {
+                Change::Give { n: *n, op: fastrand::u64(..), token: *token }
             }
             (Some(Bug::MakesLateChanges), Change::Units { to, .. }) => {
                 static NEXT: AtomicU64 = AtomicU64::new(1);
                 Change::Units { to: *to, op: NEXT.fetch_add(1, Ordering::Relaxed) }
             }
+            (Some(Bug::IgnoresLowerLimits), Change::Limit(limit)) => Change::Limit((*limit).max(claim.limit)),
             (Some(Bug::TailIsRelease), Change::Tail(_)) => Change::Tail(Duration::ZERO),
             (_, change) => change.clone(),
         };
