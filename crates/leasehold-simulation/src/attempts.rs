@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_conformance::history::{Event, Rules, Step, check};
 use leasehold_core::ClaimId;
 
-use crate::setup::{CALL_TIMEOUT, Spot};
+use crate::setup::{CALL_TIMEOUT, Scene, Spot};
 
 /// Whether it can be said who came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) struct Attempt {
     ended: Option<Duration>,
     /// Nobody waits for its outcome any more.
     pub(crate) over: bool,
+    /// Its lease is a fixed one, and nobody has extended it by hand.
+    is_fixed: bool,
 }
 
 /// Attempts by number. A claim carries the number of its attempt as its label.
@@ -65,8 +67,8 @@ impl Arrivals {
 impl Attempts {
     pub(crate) fn begin(&mut self, spot: Spot, fairness: Fairness, now: Duration) -> u64 {
         let (claim, queued, granted, ended) = (None, None, None, None);
-        let (asked, over) = (now, false);
-        self.0.push(Attempt { spot, fairness, asked, claim, queued, granted, ended, over });
+        let (asked, over, is_fixed) = (now, false, false);
+        self.0.push(Attempt { spot, fairness, asked, claim, queued, granted, ended, over, is_fixed });
         self.0.len() as u64 - 1
     }
 
@@ -113,6 +115,17 @@ impl Attempts {
         }
     }
 
+    /// Whether nothing may extend its lease once that has begun.
+    pub(crate) fn is_fixed(&self, number: u64) -> bool {
+        self.get(number).is_some_and(|attempt| attempt.is_fixed)
+    }
+
+    pub(crate) fn set_fixed(&mut self, number: u64, is_fixed: bool) {
+        if let Some(attempt) = self.get_mut(number) {
+            attempt.is_fixed = is_fixed;
+        }
+    }
+
     pub(crate) fn over(&mut self, number: u64) {
         if let Some(attempt) = self.get_mut(number) {
             attempt.over = true;
@@ -120,14 +133,16 @@ impl Attempts {
     }
 
     /// What the history checker of the conformance suite makes of it.
-    pub(crate) fn violations(&self) -> Vec<String> {
+    pub(crate) fn violations(&self, scene: &Scene) -> Vec<String> {
         let mut found = Vec::new();
         for spot in Spot::ALL {
             let here = (0..).zip(&self.0).filter(|(_, attempt)| attempt.spot == spot);
             let events: Vec<Event> = here.flat_map(|(number, attempt)| attempt.events(number)).collect();
             // Units that change in the middle of a hold are more than a history can tell: those are watched live.
             let limit = if spot == Spot::READ_WRITE { u64::MAX } else { spot.limit() };
-            let rules = Rules { limit, ordered: true };
+            // A claim for more than there are is passed over, or told so.
+            let ordered = spot != Spot::PERMITS || scene.all_permits_fit();
+            let rules = Rules { limit, ordered };
             found.extend(check(&events, rules).into_iter().map(|violation| format!("{violation:?}")));
         }
         found

@@ -9,9 +9,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use leasehold_core::{Guard, Loss, LossSignal, Snapshot};
 
-use crate::setup::{LONGEST_LEASE, Spot};
+use crate::setup::Spot;
 use crate::trace::Who;
 use crate::world::{State, World};
+
+/// How long a client needs to withdraw a claim whose future nobody polls: its calls, a waiter's lease, and a renewal from
+/// before that, which is as late as its process was stopped. The withdrawal can be lost; then the lease ends the claim.
+const LONGEST_UNPOLLED: Duration = Duration::from_secs(12);
 
 #[derive(Debug)]
 pub(crate) struct Belief {
@@ -23,6 +27,8 @@ pub(crate) struct Belief {
     token: u64,
     /// When its `max_hold` is over on every clock.
     ends: Option<Duration>,
+    /// How long it may believe after it was evicted: a fixed lease is not renewed, so a hint that is lost is all.
+    lease: Duration,
     /// A change of its units is under way: the store may be ahead of us.
     changing: bool,
     /// When an administrator ended it: until its guard hears of that, it believes what is not so.
@@ -39,6 +45,8 @@ pub(crate) struct Asker {
     pub(crate) has_owner: bool,
     /// For how long at most, on its own clock.
     pub(crate) max_hold: Option<Duration>,
+    /// Its lease is not longer than this: the longest that a hold can outlive the store's word of it.
+    pub(crate) lease: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +80,7 @@ impl World {
                 state.coverage.joins += 1;
                 outer
             } else {
+                state.copies.guarded(attempt);
                 let signal = guard.signal();
                 let (changing, evicted) = (false, state.beliefs.evicted_at(attempt, token));
                 // Who was evicted before it knew that it held says nothing about the order of grants.
@@ -79,7 +88,8 @@ impl World {
                     state.attempts.granted(attempt, token, units, now);
                 }
                 let ends = asker.max_hold.map(|length| now + length.mul_f64(1.2));
-                let belief = Belief { ends, attempt, spot, signal, units, token, changing, evicted };
+                let lease = asker.lease;
+                let belief = Belief { ends, lease, attempt, spot, signal, units, token, changing, evicted };
                 state.beliefs.held.push(belief);
                 attempt
             }
@@ -96,6 +106,22 @@ impl World {
         }
         self.look(spot);
         known
+    }
+
+    /// A future is polled again that was left alone: meanwhile its claim may have held, but not for long.
+    pub(crate) fn remembered(&self, asker: &Asker) {
+        let &Asker { who, attempt, spot, .. } = asker;
+        self.note(who, "is polled again", Some(spot), attempt, 0);
+        self.count(|coverage| coverage.forgotten += 1);
+        let label = attempt.to_string();
+        let seen = self.inspect(spot);
+        let held = seen.iter().flat_map(|seen| &seen.holders).find(|holder| holder.label == label);
+        let most = LONGEST_UNPOLLED + asker.lease;
+        if let Some(held_for) = held.map(|holder| holder.held_for).filter(|held_for| *held_for > most) {
+            self.violated(format!(
+                "attempt {attempt} has held for {held_for:?}, and nobody polled its future"
+            ));
+        }
     }
 
     /// Its units are about to change; from now on no more than `least` of them are believed in.
@@ -204,7 +230,7 @@ impl Beliefs {
 
     fn judge(&self, spot: Spot, seen: Option<&Snapshot>, now: Duration) -> Option<String> {
         let here = || self.held.iter().filter(|belief| belief.spot == spot);
-        let late = here().find(|b| b.evicted.is_some_and(|at| now > at + LONGEST_LEASE));
+        let late = here().find(|b| b.evicted.is_some_and(|at| now > at + b.lease));
         if let Some(belief) = late {
             return Some(format!("attempt {} was evicted long ago and still believes", belief.attempt));
         }

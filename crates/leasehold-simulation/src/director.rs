@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::{Key, Result};
+use leasehold_core::{Inbox, Key, Promotion, Result};
 use tokio::task::JoinHandle;
 
-use crate::setup::{CLIENTS, LONGEST_LEASE, MOST_PERMITS, Spot, Trouble, WORKERS};
+use crate::setup::{CLIENTS, LONGEST_LEASE, LONGEST_STOP, MOST_PERMITS, Spot, Trouble, WORKERS};
 use crate::slot::{Machine, Slot};
 use crate::trace::Who;
 use crate::weather::Sky;
@@ -81,6 +81,12 @@ impl Director {
                 79..83 if setup.has(Trouble::Crashes) => self.crash(home).await?,
                 83..90 => self.resize().await?,
                 90..92 => self.delete_latch().await?,
+                92..96 => {
+                    self.world.note(Who::Director, "breaks a connection", None, home as u64, 0);
+                    self.world.count(|coverage| coverage.reconnects += 1);
+                    machine.sender.reconnected();
+                }
+                _ if setup.has(Trouble::Forgeries) => self.forge(),
                 _ => {}
             }
         }
@@ -100,7 +106,7 @@ impl Director {
 
     /// Stops a process for a while; sometimes its clock tells it afterwards that it was longer.
     fn stop(&mut self, home: usize, machine: &Machine) {
-        let length = LONGEST_LEASE.mul_f64(self.random.f64() * 1.5);
+        let length = LONGEST_STOP.mul_f64(self.random.f64());
         self.world.note(Who::Director, "stops the process, ms", None, home as u64, millis(length));
         machine.weather.stop_for(length);
         self.world.count(|coverage| coverage.pauses += 1);
@@ -121,6 +127,22 @@ impl Director {
         if let Err(error) = self.world.ask(self.world.raw.store().evict(&key, victim.token)) {
             self.world.violated(format!("eviction failed: {error}"));
         }
+    }
+
+    /// A stranger reads who waits for what, and tells everybody that the claim holds.
+    fn forge(&mut self) {
+        let spot = Spot::ALL[self.random.usize(0..Spot::LATCH.0)];
+        let waiters = self.world.inspect(spot).map_or_else(Vec::new, |seen| seen.waiters);
+        let Some(victim) = self.random.choice(&waiters) else { return };
+        let attempt = victim.label.parse().unwrap_or(u64::MAX);
+        let token = self.random.u64(1..u64::MAX / 2);
+        self.world.note(Who::Director, "forges a promotion", Some(spot), attempt, token);
+        self.world.count(|coverage| coverage.forgeries += 1);
+        let key = Key::new(spot.name()).expect("a short name");
+        // Nobody looks at the inbox of a message that has arrived.
+        let (inbox, seat, units) = (Inbox(0), victim.seat, victim.units);
+        let promotion = Promotion { key, inbox, seat, token, units };
+        self.slots.iter().for_each(|slot| slot.now().sender.forged(&promotion));
     }
 
     /// Closes a client that is in use; another takes its place.
@@ -150,7 +172,7 @@ impl Director {
     }
 
     async fn resize(&mut self) -> Result<()> {
-        let permits = self.random.u64(1..=MOST_PERMITS);
+        let permits = self.random.u64(self.world.scene.least_permits..=MOST_PERMITS);
         self.world.note(Who::Director, "resizes to", Some(Spot::PERMITS), 0, permits);
         self.world.count(|coverage| coverage.resizes += 1);
         self.office.client.semaphore(Spot::PERMITS.name(), crate::setup::PERMITS).resize(permits).await

@@ -2,10 +2,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
+#[cfg(feature = "mutants")]
+mod findings;
+mod many_quorums;
+
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use leasehold_simulation::{Coverage, Leases, Rates, Setup, Trouble, Verdict, run};
@@ -13,9 +17,12 @@ use leasehold_simulation::{Coverage, Leases, Rates, Setup, Trouble, Verdict, run
 /// Runs the client runtime of Leasehold under seeded faults.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many schedules to run.
-    #[arg(long, default_value_t = 50_000)]
-    schedules: u64,
+    /// How many schedules to run. Default: 50,000, or with --check as many as the time limit allows.
+    #[arg(long)]
+    schedules: Option<u64>,
+    /// Stops after so many seconds. Default with --check and without --schedules: 120.
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<u64>,
     /// The first seed; without --schedules the only one.
     #[arg(long)]
     seed: Option<u64>,
@@ -34,12 +41,22 @@ struct Arguments {
     /// Leaves a class of trouble out, to look behind a known bug.
     #[arg(long)]
     without: Vec<String>,
+    /// The store believes forged promotions: must find violations.
+    #[arg(long)]
+    believe_forgeries: bool,
     /// Reports like a test, and looks whether clocks that are too far apart are reported: what CI runs.
     #[arg(long, conflicts_with_all = ["trace", "rates_too_far_apart"])]
     check: bool,
     /// Goes on after a violation, and counts them.
     #[arg(long)]
     keep_going: bool,
+    /// Runs the schedules of the quorum instead.
+    #[arg(long)]
+    quorum: bool,
+    /// Plants the findings of the attack one by one, and prints the first seed that finds each.
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    findings: bool,
     /// How many threads. Default: one per core.
     #[arg(long)]
     threads: Option<usize>,
@@ -60,8 +77,19 @@ impl Arguments {
                 format!("no such trouble: {word}; use one of {:?}", Trouble::ALL.map(|(name, _)| name))
             })
         };
-        let without = self.without.iter().map(find).collect::<Result<_, _>>()?;
-        Ok(Setup { events: self.events, rates, leases, without })
+        let without = self.without.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let believes_forgeries = self.believe_forgeries;
+        Ok(Setup { events: self.events, rates, leases, without, believes_forgeries })
+    }
+
+    fn schedules(&self) -> u64 {
+        let most = if self.check || self.time_limit.is_some() { u64::MAX / 2 } else { 50_000 };
+        self.schedules.unwrap_or(most)
+    }
+
+    fn time_limit(&self) -> Duration {
+        let default = if self.check && self.schedules.is_none() { 120 } else { u64::MAX };
+        Duration::from_secs(self.time_limit.unwrap_or(default))
     }
 
     /// The command that shows this schedule again.
@@ -77,12 +105,24 @@ impl Arguments {
             command.push_str(&format!(" --store {store}"));
         }
         self.without.iter().for_each(|word| command.push_str(&format!(" --without {word}")));
+        if self.believe_forgeries {
+            command.push_str(" --believe-forgeries");
+        }
         command
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(feature = "mutants")]
+    if arguments.findings {
+        return if findings::print_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if arguments.quorum {
+        let count = if arguments.trace { 1 } else { arguments.schedules() };
+        let (first, limit) = (arguments.seed.unwrap_or(1), arguments.time_limit());
+        return many_quorums::run(first, count, limit, arguments.trace).exit_code();
+    }
     let setup = match arguments.setup() {
         Ok(setup) => setup,
         Err(message) => {
@@ -93,15 +133,18 @@ fn main() -> ExitCode {
     match arguments.seed.filter(|_| arguments.trace) {
         Some(seed) => tell(&setup, seed),
         None if arguments.check => check(&arguments, &setup),
-        None => {
-            let found = run_many(&arguments, &setup);
-            if found.is_clean && found.is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+        None => run_many(&arguments, &setup, arguments.time_limit()).exit_code(),
     }
 }
 
 /// How many schedules with clocks that are too far apart may pass before one is reported.
 const TOO_FAR_APART: u64 = 500;
+
+/// How many schedules with a store that believes forged promotions may pass before one is reported.
+const FORGED: u64 = 500;
+
+/// How many schedules are run for each schedule of a quorum, which takes longer.
+const PER_QUORUM: u64 = 20;
 
 /// What many schedules showed.
 #[derive(Debug)]
@@ -112,17 +155,30 @@ struct Found {
     is_complete: bool,
 }
 
+impl Found {
+    fn exit_code(&self) -> ExitCode {
+        if self.is_clean && self.is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
 /// Prints what a test harness would, for whoever counts tests.
 fn check(arguments: &Arguments, setup: &Setup) -> ExitCode {
-    let found = run_many(arguments, setup);
+    let for_quorums = arguments.time_limit() / 6;
+    let found = run_many(arguments, setup, arguments.time_limit() - for_quorums);
+    let quorums = many_quorums::run(1, arguments.schedules() / PER_QUORUM, for_quorums, false);
     let apart = Setup { rates: Rates::TooFarApart, ..setup.clone() };
     let is_reported = (1..=TOO_FAR_APART)
         .filter_map(|seed| run(&apart, seed).violation)
         .any(|violation| violation.contains("believe"));
+    let believing = Setup { believes_forgeries: true, ..setup.clone() };
+    let is_found = (1..=FORGED).any(|seed| run(&believing, seed).is_false_belief());
     let tests = [
         ("no_schedule_breaks_a_law", found.is_clean),
         ("everything_happens_in_some_schedule", found.is_complete),
         ("clocks_too_far_apart_are_reported", is_reported),
+        ("a_believed_forgery_is_found", is_found),
+        ("no_quorum_schedule_breaks_a_law", quorums.is_clean),
+        ("everything_happens_in_some_quorum_schedule", quorums.is_complete),
     ];
     for (name, is_fine) in tests {
         println!("test simulation::{name} ... {}", if is_fine { "ok" } else { "FAILED" });
@@ -156,11 +212,11 @@ fn tell(setup: &Setup, seed: u64) -> ExitCode {
     }
 }
 
-fn run_many(arguments: &Arguments, setup: &Setup) -> Found {
+fn run_many(arguments: &Arguments, setup: &Setup, time_limit: Duration) -> Found {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let first = arguments.seed.unwrap_or(1);
     let next = AtomicU64::new(first);
-    let end = first + arguments.schedules;
+    let end = first + arguments.schedules();
     let total = Mutex::new((Coverage::default(), Vec::<Verdict>::new()));
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -168,7 +224,7 @@ fn run_many(arguments: &Arguments, setup: &Setup) -> Found {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
+                    if seed >= end || start.elapsed() >= time_limit {
                         return;
                     }
                     let verdict = run(setup, seed);
@@ -194,7 +250,7 @@ fn run_many(arguments: &Arguments, setup: &Setup) -> Found {
         println!("the story of seed {}:", verdict.seed);
         verdict.story.iter().for_each(|line| println!("{line}"));
     }
-    let missing = coverage.missing();
+    let missing = coverage.missing(setup);
     if !missing.is_empty() {
         println!("never happened: {}", missing.join(", "));
     }

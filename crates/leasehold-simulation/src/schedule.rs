@@ -6,9 +6,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold_core::{Change, Claim, Key, Result, Units};
 
+use crate::copies::ALL_ARRIVED;
 use crate::coverage::Coverage;
 use crate::director::Director;
-use crate::setup::{PERMITS, Scene, Setup, Spot};
+use crate::setup::{LONGEST_STOP, PERMITS, Scene, Setup, Spot};
 use crate::weather::Sky;
 use crate::world::World;
 
@@ -16,8 +17,9 @@ use crate::world::World;
 /// lock delay or its time of rest, one after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// After this long nothing is left of clients that are gone: the waiters of a latch have leases of 30 s.
-const REST: Duration = Duration::from_secs(40);
+/// After this long nothing is left of clients that are gone: the waiters of a latch have leases of 30 s, and late copies of
+/// the requests that set it and that resized the semaphore are refused for a minute.
+const REST: Duration = Duration::from_secs(70);
 
 /// What came of a schedule.
 #[derive(Debug)]
@@ -30,6 +32,14 @@ pub struct Verdict {
     pub story: Vec<String>,
     /// What happened in it.
     pub coverage: Coverage,
+}
+
+impl Verdict {
+    /// Whether a client believed in units that the store had not granted to it.
+    pub fn is_false_belief(&self) -> bool {
+        let says = |words: &str| self.violation.as_ref().is_some_and(|violation| violation.contains(words));
+        says("are believed in by") || says("the store says")
+    }
 }
 
 /// Runs the schedule of this seed.
@@ -71,6 +81,8 @@ async fn play(world: Arc<World>, random: Rng) -> Result<()> {
     let mut director = Director::start(world.clone(), random).await?;
     director.run().await?;
     finish(&world, director).await?;
+    // The requests that set latches whose time is over are refused from here on, not from the audit on.
+    ask_about_everything(&world)?;
     tokio::time::sleep(REST).await;
     audit(&world)
 }
@@ -100,6 +112,17 @@ async fn finish(world: &World, director: Director) -> Result<()> {
             Ok(_) => {}
         }
     }
+    // Settings of the latch that are still under way, or wait for a process that is stopped, arrive before it is deleted
+    // for good.
+    tokio::time::sleep(ALL_ARRIVED + LONGEST_STOP).await;
+    office.latch(Spot::ROUNDS.name()).delete().await?;
+    {
+        let mut state = world.state();
+        let endings = state.rounds.endings;
+        state.coverage.latch_rounds = state.rounds.done() as u64;
+        state.coverage.latch_deletions = endings.deleted;
+        state.coverage.latch_timeouts = endings.by_time;
+    }
     for (index, slot) in director.slots.iter().enumerate() {
         // Some are closed and some are dropped: both give everything back.
         let closing = async {
@@ -116,14 +139,19 @@ async fn finish(world: &World, director: Director) -> Result<()> {
     Ok(())
 }
 
-/// What must be true when all is over.
-fn audit(world: &World) -> Result<()> {
+/// Makes the store in memory remove claims that are over: it does that only when a request names their key.
+fn ask_about_everything(world: &World) -> Result<()> {
     for spot in Spot::ALL {
         world.look(spot);
-        // The store in memory forgets the dead only when somebody asks.
         let nobody = Claim::new(Key::new(spot.name())?, 1, Units::Exactly(1))?;
         world.ask(world.raw.store().amend(&nobody, &Change::Value { to: [].into(), op: 1 }))?;
     }
+    Ok(())
+}
+
+/// What must be true when all is over.
+fn audit(world: &World) -> Result<()> {
+    ask_about_everything(world)?;
     let residue = world.raw.residue();
     if residue > 0 {
         let left: Vec<_> = Spot::ALL.into_iter().filter_map(|spot| world.inspect(spot)).collect();
@@ -137,7 +165,7 @@ fn audit(world: &World) -> Result<()> {
     if revived > 0 {
         world.violated(format!("{revived} guards were lost and came back"));
     }
-    let history = world.state().attempts.violations();
+    let history = world.state().attempts.violations(&world.scene);
     if let Some(first) = history.first() {
         world.violated(first);
     }

@@ -19,6 +19,9 @@ pub(crate) const LEASES: [Duration; 3] =
 /// The longest of them.
 pub(crate) const LONGEST_LEASE: Duration = LEASES[2];
 
+/// The longest that a process is stopped.
+pub(crate) const LONGEST_STOP: Duration = Duration::from_millis(4500);
+
 /// How many clients there are at a time, and how many workers each of them has.
 pub(crate) const CLIENTS: usize = 3;
 pub(crate) const WORKERS: usize = 2;
@@ -52,12 +55,21 @@ pub enum Act {
     Election,
     Job,
     Latch,
+    LatchRounds,
     Multi,
 }
 
 impl Act {
-    const ALL: [Self; 7] =
-        [Self::Mutex, Self::Permits, Self::ReadWrite, Self::Election, Self::Job, Self::Latch, Self::Multi];
+    const ALL: [Self; 8] = [
+        Self::Mutex,
+        Self::Permits,
+        Self::ReadWrite,
+        Self::Election,
+        Self::Job,
+        Self::Latch,
+        Self::LatchRounds,
+        Self::Multi,
+    ];
 }
 
 /// A thing that can go wrong and that can be left out, to look for others behind a known bug.
@@ -81,11 +93,19 @@ pub enum Trouble {
     Upgrades,
     /// Futures that are dropped.
     Cancellations,
+    /// Futures that are kept, and not polled for a while.
+    Forgetting,
+    /// Promotions that a stranger sends.
+    Forgeries,
+    /// A latch that is set and counted down again and again.
+    LatchRounds,
+    /// Looks at fixed leases: they must not extend them.
+    FixedLeaseLooks,
 }
 
 impl Trouble {
     /// All of them with the words that the command line has for them.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("shorter-renewals", Self::ShorterRenewals),
         ("late-rounds", Self::LateRounds),
         ("repeated-changes", Self::RepeatedChanges),
@@ -95,6 +115,10 @@ impl Trouble {
         ("hand-overs", Self::HandOvers),
         ("upgrades", Self::Upgrades),
         ("cancellations", Self::Cancellations),
+        ("forgetting", Self::Forgetting),
+        ("forgeries", Self::Forgeries),
+        ("latch-rounds", Self::LatchRounds),
+        ("fixed-lease-looks", Self::FixedLeaseLooks),
     ];
 }
 
@@ -109,11 +133,14 @@ pub struct Setup {
     pub leases: Option<Leases>,
     /// What does not happen.
     pub without: Vec<Trouble>,
+    /// The store believes forged promotions: a planted bug, which must be found.
+    pub believes_forgeries: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { events: 200, rates: Rates::default(), leases: None, without: Vec::new() }
+        let (rates, without) = (Rates::default(), Vec::new());
+        Self { events: 200, rates, leases: None, without, believes_forgeries: false }
     }
 }
 
@@ -131,6 +158,19 @@ pub(crate) struct Scene {
     pub(crate) client_rates: [u64; CLIENTS],
     pub(crate) acts: Vec<Act>,
     pub(crate) latch_count: u64,
+    /// The leases in use: with one for all, claims share sessions, and tasks pass locks on.
+    pub(crate) lengths: Vec<Duration>,
+    /// One of so many acquires barges.
+    pub(crate) barging: u32,
+    /// The fewest permits that a resize leaves. With fewer than [`PERMITS`], claims that ask for more cannot be served.
+    pub(crate) least_permits: u64,
+}
+
+impl Scene {
+    /// Whether every claim for permits can be served in its turn.
+    pub(crate) fn all_permits_fit(&self) -> bool {
+        self.least_permits >= PERMITS
+    }
 }
 
 impl Scene {
@@ -144,9 +184,15 @@ impl Scene {
         };
         // Few kinds at a time, so that workers meet.
         let few = random.usize(1..=3);
-        let acts = random.choose_multiple(Act::ALL, few);
+        let known = |act: &Act| *act != Act::LatchRounds || setup.has(Trouble::LatchRounds);
+        let acts = random.choose_multiple(Act::ALL.into_iter().filter(known), few);
         let leases = setup.leases.unwrap_or(either);
-        Self { leases, store_rate, client_rates, acts, latch_count: random.u64(1..=30) }
+        let lengths =
+            if random.bool() { LEASES.to_vec() } else { vec![LEASES[random.usize(0..LEASES.len())]] };
+        let (latch_count, barging) = (random.u64(1..=30), if random.u32(0..6) == 0 { 1 } else { 12 });
+        // No draw of its own: known seeds keep their stories.
+        let least_permits = if latch_count.is_multiple_of(2) { 1 } else { PERMITS };
+        Self { leases, store_rate, client_rates, acts, latch_count, lengths, barging, least_permits }
     }
 }
 
@@ -161,11 +207,22 @@ impl Spot {
     pub(crate) const THRONE: Self = Self(5);
     pub(crate) const JOB: Self = Self(6);
     pub(crate) const LATCH: Self = Self(7);
-    pub(crate) const ALL: [Self; 8] =
-        [Self(0), Self(1), Self(2), Self::PERMITS, Self::READ_WRITE, Self::THRONE, Self::JOB, Self::LATCH];
+    /// The latch that is set again and again.
+    pub(crate) const ROUNDS: Self = Self(8);
+    pub(crate) const ALL: [Self; 9] = [
+        Self(0),
+        Self(1),
+        Self(2),
+        Self::PERMITS,
+        Self::READ_WRITE,
+        Self::THRONE,
+        Self::JOB,
+        Self::LATCH,
+        Self::ROUNDS,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
-        ["m0", "m1", "m2", "permits", "rw", "throne", "job", "latch"][self.0]
+        ["m0", "m1", "m2", "permits", "rw", "throne", "job", "latch", "rounds"][self.0]
     }
 
     /// The most units that may ever be held together.

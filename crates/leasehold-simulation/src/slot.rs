@@ -6,6 +6,7 @@ use fastrand::Rng;
 use leasehold_core::layers::{Faults, Hint};
 use leasehold_core::{Client, Options, Result, TestClock};
 
+use crate::sender::Sender;
 use crate::setup::{CALL_TIMEOUT, LEASES};
 use crate::spy::Spied;
 use crate::weather::Weather;
@@ -16,6 +17,7 @@ pub(crate) struct Machine {
     pub(crate) client: Client,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) weather: Arc<Weather>,
+    pub(crate) sender: Sender,
     faults: Faults<Spied>,
     world: Arc<World>,
 }
@@ -28,7 +30,8 @@ impl Machine {
         let faults = Faults::new(Spied(world.clone()));
         let defaults = Options::new().lease(LEASES[random.usize(0..LEASES.len())]);
         let builder = Client::builder().clock(clock.clone()).call_timeout(CALL_TIMEOUT).defaults(defaults);
-        let client = builder.connect(faults.clone()).await?;
+        let sender = Sender::new(faults.clone(), world.clone());
+        let client = builder.connect(sender.clone()).await?;
 
         let sky = weather.clone();
         faults.plan(move |call| sky.fault(call));
@@ -40,7 +43,7 @@ impl Machine {
             }
             sky.wake(hint)
         });
-        Ok(Arc::new(Self { client, clock, weather, faults, world: world.clone() }))
+        Ok(Arc::new(Self { client, clock, weather, sender, faults, world: world.clone() }))
     }
 
     /// Waits while the process is stopped.

@@ -148,8 +148,8 @@ fn rough(random: &mut Rng) -> Fault {
         5..10 => fault.request = Request::Lost,
         10..19 => fault.reply = Reply::Lost,
         19..23 => fault.reply = Reply::Never,
-        23..26 => (fault.reply, fault.again_after) = (Reply::Lost, Some(any(random))),
-        26..36 => fault.again_after = Some(any(random)),
+        23..28 => (fault.reply, fault.again_after) = (Reply::Lost, Some(any(random))),
+        28..36 => fault.again_after = Some(any(random)),
         _ => {}
     }
     fault

@@ -14,7 +14,7 @@ use leasehold_core::{Error, ErrorKind, Feature, Options, Owner};
 use crate::beliefs::Asker;
 use crate::cancel::Patience;
 use crate::held::Held;
-use crate::setup::{Act, LEASES, LONGEST_LEASE, Spot, Trouble};
+use crate::setup::{Act, LONGEST_LEASE, Spot, Trouble};
 use crate::slot::{Machine, Slot};
 use crate::trace::Who;
 use crate::world::World;
@@ -96,6 +96,7 @@ impl Worker {
         let act = self.world.scene.acts[self.random.usize(0..self.world.scene.acts.len())];
         match act {
             Act::Latch => self.use_latch().await,
+            Act::LatchRounds => self.use_rounds().await,
             Act::Multi => self.acquire_many().await,
             Act::Job => self.start_job().await,
             _ => self.acquire_one(act).await,
@@ -124,12 +125,26 @@ impl Worker {
         }
     }
 
+    /// The same, or when it is left alone. Not while it is a part of several: the others are held meanwhile.
+    fn patience_to_acquire(&mut self) -> Patience {
+        if !self.world.setup.has(Trouble::Forgetting) || self.random.u32(0..100) >= 10 {
+            return self.patience();
+        }
+        let millis =
+            if self.random.bool() { self.random.u64(0..4_000) } else { self.random.u64(16_000..20_000) };
+        Patience::Forgets(self.random.u32(1..4), Duration::from_millis(millis))
+    }
+
     /// Options of all kinds, with the attempt's number as the label.
     fn options(&mut self, asker: &mut Asker) -> Options {
-        let lease = LEASES[self.random.usize(0..LEASES.len())];
+        let lengths = &self.world.scene.lengths;
+        let lease = lengths[self.random.usize(0..lengths.len())];
         let mut options = Options::new().lease(lease);
         match self.random.u32(0..100) {
-            0..10 => options = options.fixed(lease),
+            0..10 => {
+                self.world.state().attempts.set_fixed(asker.attempt, true);
+                options = options.fixed(lease);
+            }
             10..18 => {
                 let limit = LONGEST_LEASE.mul_f64(self.random.f64());
                 asker.max_hold = Some(limit);
@@ -161,6 +176,14 @@ impl Worker {
     fn cancelled(&self, spot: Spot, attempt: u64) {
         self.note("cancelled", spot, attempt, 0);
         self.world.count(|coverage| coverage.cancellations += 1);
-        self.world.state().attempts.over(attempt);
+        self.over(attempt);
+    }
+
+    /// An attempt has ended without a guard.
+    fn over(&self, attempt: u64) {
+        let now = self.world.now();
+        let mut state = self.world.state();
+        state.attempts.over(attempt);
+        state.copies.over(attempt, now);
     }
 }

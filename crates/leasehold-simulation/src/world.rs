@@ -13,7 +13,9 @@ use futures_util::FutureExt;
 
 use crate::attempts::{Arrivals, Attempts};
 use crate::beliefs::Beliefs;
+use crate::copies::Copies;
 use crate::coverage::Coverage;
+use crate::rounds::Rounds;
 use crate::setup::{Leases, Scene, Setup, Spot};
 use crate::trace::{Line, Who};
 
@@ -63,6 +65,9 @@ pub(crate) struct State {
     pub(crate) beliefs: Beliefs,
     pub(crate) coverage: Coverage,
     pub(crate) latch: Latch,
+    pub(crate) copies: Copies,
+    /// The rounds of the latch that is set again and again.
+    pub(crate) rounds: Rounds,
     pub(crate) violation: Option<String>,
     lines: Vec<Line>,
 }
@@ -119,6 +124,11 @@ impl World {
 
     pub(crate) fn count(&self, what: impl FnOnce(&mut Coverage)) {
         what(&mut self.state().coverage);
+    }
+
+    /// How often a client's clock has jumped so far.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.state().coverage.jumps
     }
 
     /// A law is broken. The first word counts.

@@ -7,29 +7,31 @@
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use leasehold_conformance::mutants::{Bug, CATCHERS, complaint};
 use leasehold_core::mutant::Mutant;
 use leasehold_core::{Client, Key, Memory, Quorum, Store};
-use leasehold_simulation::{Setup, run};
+use leasehold_simulation::planted::{FINDINGS, find};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How many schedules a bug may survive.
-const SCHEDULES: u64 = 300;
+const SCHEDULES: u64 = 600;
 
 /// Bugs of the runtime that are not the simulation's to catch, but a case's, on the store in memory.
 const CASES: &[(Mutant, &str)] = &[
     (Mutant::LateReplyUndoesUpgrade, "outages::a_late_renewal_does_not_undo_an_upgrade"),
-    (Mutant::PromotedForNobody, "guards::a_grant_that_nobody_picks_up_is_passed_on"),
+    (Mutant::UnpolledHeirHolds, "polling::an_unpolled_heir_passes_the_lock_on"),
+    (Mutant::ParkedForEver, "polling::tasks_parked_behind_an_unpolled_release_get_the_lock"),
     (Mutant::LossIsNotFinal, "guards::a_renewal_that_is_answered_after_the_deadline_revives_nothing"),
     (Mutant::JoinsADyingHold, "owner::a_hold_that_is_being_released_is_not_joined"),
-    (Mutant::MultiInCallersOrder, "multi::opposite_orders_never_wait_in_a_circle"),
+    (Mutant::MultiInCallersOrder, "multi::all_are_held_together"),
     (Mutant::MultiSkipsABusyPart, "multi::a_busy_part_leaves_the_others_free"),
     (Mutant::LatchPassesWhenGone, "latch::deleting_ends_waiters_with_an_error"),
 ];
 
 /// Seeds to begin with, for bugs that few schedules show.
-const SEEDS: &[(Mutant, u64)] = &[(Mutant::GrantExtendsSession, 193)];
+const SEEDS: &[(Mutant, u64)] = &[(Mutant::GrantExtendsSession, 200), (Mutant::UnpolledClaimHolds, 530)];
 
 /// Bugs of the quorum, which is judged by what is left on its members.
 const QUORUM: &[Mutant] = &[Mutant::QuorumKeepsAMinority, Mutant::HalfIsAMajority];
@@ -40,8 +42,15 @@ struct Catch {
     said: String,
 }
 
+/// A bug that was caught, and how long that took.
+struct Row {
+    bug: String,
+    catch: Catch,
+    took: Duration,
+}
+
 /// The bugs that were caught.
-type Table = Arc<Mutex<Vec<(String, Catch)>>>;
+type Table = Arc<Mutex<Vec<Row>>>;
 
 fn main() -> ExitCode {
     let table = Table::default();
@@ -56,12 +65,15 @@ fn main() -> ExitCode {
             None => in_a_schedule(mutant),
         })
     });
-    let complete = Trial::test("every_broken_store_has_a_case", every_broken_store_has_a_case);
+    let complete = [
+        Trial::test("every_broken_store_has_a_case", every_broken_store_has_a_case),
+        Trial::test("every_finding_has_a_seed", every_finding_has_a_seed),
+    ];
     // One after the other: a planted bug is in the whole process.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let conclusion = libtest_mimic::run(&arguments, stores.chain(runtime).chain([complete]).collect());
-    for (bug, caught) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        println!("{bug:<34} {:<73} {}", caught.by, caught.said);
+    let conclusion = libtest_mimic::run(&arguments, stores.chain(runtime).chain(complete).collect());
+    for Row { bug, catch, took } in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        println!("{bug:<36} {:>6.2} s  {:<73} {}", took.as_secs_f64(), catch.by, catch.said);
     }
     conclusion.exit_code()
 }
@@ -69,9 +81,11 @@ fn main() -> ExitCode {
 fn trial(bug: String, table: &Table, catch: impl FnOnce() -> Option<Catch> + Send + 'static) -> Trial {
     let (name, table) = (bug.clone(), table.clone());
     Trial::test(name, move || {
-        let caught =
+        let start = Instant::now();
+        let catch =
             catch().ok_or_else(|| Failed::from("it survives: nothing notices it, or not for its sake"))?;
-        table.lock().unwrap_or_else(PoisonError::into_inner).push((bug, caught));
+        let took = start.elapsed();
+        table.lock().unwrap_or_else(PoisonError::into_inner).push(Row { bug, catch, took });
         Ok(())
     })
 }
@@ -87,14 +101,10 @@ fn in_case(case: &str, with_bug: impl FnOnce() -> Option<String>) -> Option<Catc
 
 /// The violation of the first schedule that goes wrong with the bug, and not without.
 fn in_a_schedule(mutant: Mutant) -> Option<Catch> {
-    let setup = Setup::default();
     let known = SEEDS.iter().filter(|(shown, _)| *shown == mutant).map(|(_, seed)| *seed);
-    known.chain(1..=SCHEDULES).find_map(|seed| {
-        let said = mutant.plant(|| run(&setup, seed).violation)?;
-        // Twice: a seed does not decide everything.
-        let is_sound = (0..2).all(|_| run(&setup, seed).violation.is_none());
-        is_sound.then(|| Catch { by: format!("seed {seed}"), said })
-    })
+    let found = find(mutant, known.chain(1..=SCHEDULES))?;
+    let kind = if found.is_quorum { "quorum seed" } else { "seed" };
+    Some(Catch { by: format!("{kind} {}", found.seed), said: found.violation })
 }
 
 /// What goes wrong when one of three members is all that a quorum can have.
@@ -126,4 +136,9 @@ async fn a_minority() -> leasehold_core::Result<Option<&'static str>> {
 fn every_broken_store_has_a_case() -> Result<(), Failed> {
     let has_none = Bug::ALL.iter().find(|bug| !CATCHERS.iter().any(|(caught, _)| caught == *bug));
     has_none.map_or(Ok(()), |bug| Err(format!("{bug:?} has none").into()))
+}
+
+fn every_finding_has_a_seed() -> Result<(), Failed> {
+    let by_case = FINDINGS.iter().find(|(_, mutant)| CASES.iter().any(|(caught, _)| caught == mutant));
+    by_case.map_or(Ok(()), |(finding, _)| Err(format!("only a case finds {finding}").into()))
 }

@@ -40,7 +40,7 @@ fn no_schedule_breaks_a_law() {
 fn everything_happens_in_some_schedule() {
     let mut total = Coverage::default();
     verdicts().iter().for_each(|verdict| total.add(&verdict.coverage));
-    assert_eq!(total.missing(), Vec::<&str>::new(), "\n{total}");
+    assert_eq!(total.missing(&Setup::default()), Vec::<&str>::new(), "\n{total}");
 }
 
 #[test]
@@ -55,4 +55,11 @@ fn clocks_too_far_apart_are_reported() {
     // Other laws break too, and one schedule reports the first.
     let caught = violations.into_iter().find(|violation| violation.contains("believe"));
     assert!(caught.is_some(), "clocks at 0.9 and 1.1 must be reported: does the checker bite?");
+}
+
+#[test]
+fn a_store_that_believes_forged_promotions_is_found() {
+    let setup = Setup { believes_forgeries: true, ..Setup::default() };
+    let is_found = (1..=SCHEDULES).any(|seed| run(&setup, seed).is_false_belief());
+    assert!(is_found, "a stranger's message makes a holder, and nobody notices");
 }

@@ -4,12 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use leasehold_core::{Client, Guard, Multi, Options, Part, Request, Result};
+use leasehold_core::{Client, ErrorKind, Guard, Multi, Options, Part, Request, Result};
 
 use super::{Holding, Worker};
 use crate::attempts::Fairness;
 use crate::beliefs::Asker;
-use crate::cancel::{Patience, unless_cancelled};
+use crate::cancel::{Patience, unless_cancelled, unless_forgotten};
 use crate::held::Held;
 use crate::setup::{Act, CALL_TIMEOUT, LONGEST_LEASE, PERMITS, Spot};
 
@@ -44,7 +44,7 @@ impl Worker {
             _ => Spot::MUTEXES[self.random.usize(0..2)],
         };
         let has_owner = act == Act::Mutex && self.random.u32(0..4) == 0;
-        let barges = !has_owner && self.random.u32(0..12) == 0;
+        let barges = !has_owner && self.random.u32(0..self.world.scene.barging) == 0;
         let fairness = if barges { Fairness::Past } else { Fairness::Fair };
         let mut asker = self.begin(spot, fairness, has_owner);
         let mut options = self.options(&mut asker);
@@ -125,9 +125,13 @@ impl Worker {
 
     /// Starts a job, if nobody runs it.
     pub(super) async fn start_job(&mut self) {
-        let asker = self.begin(Spot::JOB, Fairness::Fair, false);
+        let mut asker = self.begin(Spot::JOB, Fairness::Fair, false);
         let at_least = LONGEST_LEASE.mul_f64(self.random.f64() / 2.0);
-        let at_most = at_least + LONGEST_LEASE.mul_f64(0.1 + self.random.f64() * 0.4);
+        // Most jobs are allowed far more time than they take.
+        let longer = if self.random.bool() { 5.0 } else { 0.5 };
+        let at_most = at_least + LONGEST_LEASE.mul_f64(0.1 + self.random.f64() * longer);
+        asker.lease = asker.lease.max(at_most);
+        self.world.state().attempts.set_fixed(asker.attempt, true);
         let job = self.machine().client.job(Spot::JOB.name()).at_least(at_least).at_most(at_most);
         let job = job.label(asker.attempt.to_string());
         let before = self.held.len();
@@ -150,8 +154,9 @@ impl Worker {
 
     /// Asks, unless it is given up, and takes what comes of it.
     async fn settle(&mut self, asker: Asker, asking: Asking, wait: Wait) {
-        let (patience, started) = (self.patience(), self.world.now());
-        let outcome = unless_cancelled(asking, patience).await;
+        let (patience, started) = (self.patience_to_acquire(), self.world.now());
+        let (world, forgotten) = (self.world.clone(), asker);
+        let outcome = unless_forgotten(asking, patience, move || world.remembered(&forgotten)).await;
         if matches!(patience, Patience::Endless) {
             self.check_time(&asker, wait, self.world.now() - started);
         }
@@ -160,7 +165,12 @@ impl Worker {
             Some(Ok(Some(held))) => self.take(asker, held),
             Some(Ok(None)) => self.failed(&asker),
             Some(Err(error)) => {
-                self.judge("acquire", &error);
+                let is_too_much = asker.spot == Spot::PERMITS
+                    && !self.world.scene.all_permits_fit()
+                    && matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
+                if !is_too_much {
+                    self.judge("acquire", &error);
+                }
                 self.failed(&asker);
             }
         }
@@ -201,11 +211,11 @@ impl Worker {
         let now = self.world.now();
         let attempt = self.world.state().attempts.begin(spot, fairness, now);
         self.note("asks", spot, attempt, 0);
-        Asker { who: self.me, attempt, spot, has_owner, max_hold: None }
+        Asker { who: self.me, attempt, spot, has_owner, max_hold: None, lease: LONGEST_LEASE }
     }
 
     pub(super) fn failed(&self, asker: &Asker) {
         self.note("does not get it", asker.spot, asker.attempt, 0);
-        self.world.state().attempts.over(asker.attempt);
+        self.over(asker.attempt);
     }
 }

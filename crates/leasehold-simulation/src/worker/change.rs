@@ -78,6 +78,7 @@ impl Worker {
             return self.held.push(holding);
         };
         self.note("hands over", spot, attempts[0], 0);
+        self.world.state().attempts.set_fixed(attempts[0], false);
         let patience = self.patience();
         let ticket = match unless_cancelled(guard.hand_over(), patience).await {
             None => return self.cancelled(spot, attempts[0]),

@@ -6,7 +6,7 @@ use leasehold_core::ErrorKind;
 
 use super::Worker;
 use crate::cancel::unless_cancelled;
-use crate::setup::Spot;
+use crate::setup::{CALL_TIMEOUT, Spot};
 
 impl Worker {
     pub(super) async fn use_latch(&mut self) {
@@ -36,6 +36,44 @@ impl Worker {
                     self.note("the latch is gone", Spot::LATCH, 0, 0);
                 }
             }
+        }
+    }
+
+    /// Sets, counts down, deletes or passes the latch that has many rounds.
+    pub(super) async fn use_rounds(&mut self) {
+        let mut latch = self.machine().client.latch(Spot::ROUNDS.name());
+        let (patience, started) = (self.patience(), self.world.now());
+        let limit = Duration::from_micros(self.random.u64(0..1_000_000));
+        let outcome = match self.random.u32(0..20) {
+            0..6 => {
+                let count = self.random.u64(1..=2);
+                if self.random.u32(0..3) == 0 {
+                    // Mostly short: late copies of the request arrive when the latch has ended.
+                    let most = if self.random.u32(0..4) == 0 { 3_000 } else { 300 };
+                    latch = latch.lives_for(Duration::from_millis(self.random.u64(1..most)));
+                }
+                self.note("sets the latch", Spot::ROUNDS, 0, count);
+                let set = unless_cancelled(latch.set(count), patience).await;
+                let took = self.world.now() - started;
+                if took > (CALL_TIMEOUT * 3).mul_f64(1.2) {
+                    self.world.violated(format!("{} needed {took:?} to set a latch", self.me));
+                }
+                set.map(|set| set.map(drop))
+            }
+            6..13 => {
+                self.note("counts down", Spot::ROUNDS, 0, 0);
+                unless_cancelled(latch.count_down(), patience).await.map(|left| left.map(drop))
+            }
+            13 => {
+                self.note("deletes the latch", Spot::ROUNDS, 0, 0);
+                unless_cancelled(latch.delete(), patience).await.map(|was_set| was_set.map(drop))
+            }
+            _ => unless_cancelled(latch.wait_within(limit), patience).await.map(|passed| passed.map(drop)),
+        };
+        match outcome {
+            None => self.world.count(|coverage| coverage.cancellations += 1),
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.judge("latch rounds", &error),
         }
     }
 
