@@ -114,8 +114,12 @@ impl Consul {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let directory = directory.expect("a temporary directory can be made");
-        let config = directory.path().join("settings.hcl");
-        std::fs::write(&config, format!("{SETTINGS}\n{settings}")).expect("the directory takes files");
+        // What the second file says counts.
+        let files = [("settings.hcl", SETTINGS), ("more.hcl", settings)].map(|(name, text)| {
+            let file = directory.path().join(name);
+            std::fs::write(&file, text).expect("the directory takes files");
+            format!("-config-file={}", file.display()).into()
+        });
         let mut arguments: Vec<OsString> = ["agent", "-server", "-bind=127.0.0.1", "-client=127.0.0.1"]
             .into_iter()
             .chain(["-dns-port=-1", "-grpc-port=-1", "-serf-wan-port=-1", "-disable-host-node-id"])
@@ -127,11 +131,11 @@ impl Consul {
             format!("-server-port={}", ports.server).into(),
             format!("-serf-lan-port={}", ports.gossip).into(),
             format!("-node={name}").into(),
-            format!("-config-file={}", config.display()).into(),
             format!("-log-file={}/", directory.path().display()).into(),
             "-log-level=warn".into(),
             format!("-data-dir={}", directory.path().join("data").display()).into(),
         ]);
+        arguments.extend::<[OsString; 2]>(files);
         let process = Process::start(program(), &arguments);
         Self { process, ports, directory, arguments, token: None }
     }
@@ -170,15 +174,19 @@ impl Consul {
 
     /// What it answers to a request: the status and the body; status 0 when it does not.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let token =
-            self.token.as_ref().map_or_else(String::new, |token| format!("X-Consul-Token: {token}\r\n"));
-        ask(self.ports.http, &token, method, path, body).unwrap_or_default()
+        self.ask_as(self.token.as_deref().unwrap_or_default(), method, path, body)
+    }
+
+    /// The same with another token; an empty one is none.
+    pub fn ask_as(&self, token: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        let header = if token.is_empty() { String::new() } else { format!("X-Consul-Token: {token}\r\n") };
+        ask(self.ports.http, &header, method, path, body).unwrap_or_default()
     }
 
     /// Whether it knows a leader that takes writes.
     pub fn is_ready(&self) -> bool {
         // A session needs a leader, and the server's own node in the catalogue.
-        let (status, made) = self.ask("PUT", "/v1/session/create", r#"{"TTL":"10s","NodeChecks":[]}"#);
+        let (status, made) = self.ask("PUT", "/v1/session/create", r#"{"TTL":"60s","NodeChecks":[]}"#);
         if status == 200 {
             let id = made.split('"').nth(3).unwrap_or_default();
             self.ask("PUT", &format!("/v1/session/destroy/{id}"), "");

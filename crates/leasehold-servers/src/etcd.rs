@@ -13,11 +13,15 @@ use tempfile::TempDir;
 
 use crate::http::ask;
 use crate::port::free_port;
+use crate::power::PowerDisk;
 use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
 
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(30);
+
+/// The size of a disk whose power can be cut: a log of etcd takes 64 MB from the start, and the next one is made ahead.
+const MEGABYTES: u32 = 300;
 
 /// No waiting for the disk, and little memory: what is to be survived here is the death of processes, not of machines.
 const SETTINGS: &[&str] =
@@ -33,6 +37,7 @@ pub struct Etcd {
     process: Process,
     port: u16,
     directory: TempDir,
+    disk: Option<PowerDisk>,
     arguments: Vec<OsString>,
     /// How `etcdctl` must be called to be let in.
     access: Vec<String>,
@@ -75,6 +80,50 @@ impl Etcd {
         server.answering()
     }
 
+    /// A server on a disk whose power can be cut: see [`cut_power`](Self::cut_power). Its own settings say whether it syncs,
+    /// as `["--unsafe-no-fsync=false"]`.
+    ///
+    /// # Errors
+    /// Why this machine has no such disk, for the list of ignored tests.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn on_a_power_disk(settings: &[&str]) -> Result<Self, String> {
+        let disk = PowerDisk::of(MEGABYTES)?;
+        let mut server = Self::start();
+        server.process.kill();
+        // Said again, which counts.
+        server.arguments.extend(["--data-dir".into(), disk.path().join("data").into()]);
+        server.arguments.extend(settings.iter().map(OsString::from));
+        server.disk = Some(disk);
+        server.start_again();
+        Ok(server.answering())
+    }
+
+    /// Syncs what it has written, for a server that does not sync by itself.
+    ///
+    /// # Panics
+    /// When it is not on a disk whose power can be cut.
+    pub fn sync(&self) {
+        self.power().sync();
+    }
+
+    /// Cuts its power, and starts it again with what was synced, on the same port.
+    ///
+    /// # Panics
+    /// When it is not on such a disk, or does not start.
+    pub fn cut_power(&mut self) {
+        self.power().cut();
+        self.process.kill();
+        self.power().restore();
+        self.start_again();
+        self.wait();
+    }
+
+    fn power(&self) -> &PowerDisk {
+        self.disk.as_ref().expect("start it on a disk whose power can be cut")
+    }
+
     /// A server with users: `root`, and `locks` who may do what he likes below `leasehold/`, both with this password.
     pub fn with_users(password: &str) -> Self {
         let mut server = Self::start();
@@ -107,7 +156,8 @@ impl Etcd {
         ] {
             arguments.extend([option.into(), value.into()]);
         }
-        Self { process: run(&arguments), port: client, directory, arguments, access: Vec::new() }
+        let process = run(None, &arguments);
+        Self { process, port: client, directory, disk: None, arguments, access: Vec::new() }
     }
 
     /// Waits until it answers.
@@ -154,7 +204,7 @@ impl Etcd {
 
     /// Starts it again after it was killed or stopped, and does not wait until it answers.
     pub fn start_again(&mut self) {
-        self.process = run(&self.arguments);
+        self.process = run(self.disk.as_ref(), &self.arguments);
     }
 
     /// What it answers to a request of its JSON gateway: much quicker than `etcdctl`, for whoever looks often. `None` when
@@ -182,12 +232,16 @@ impl Etcd {
     }
 }
 
-fn run(arguments: &[OsString]) -> Process {
+fn run(disk: Option<&PowerDisk>, arguments: &[OsString]) -> Process {
     assert!(
         Command::new(program()).arg("--version").output().is_ok(),
         "etcd is missing: `cargo xtask test` installs it"
     );
-    Process::start(program(), arguments)
+    let mut words = disk.map(PowerDisk::words).unwrap_or_default();
+    words.push(program());
+    words.extend_from_slice(arguments);
+    let first = words.remove(0);
+    Process::start(first, &words)
 }
 
 /// The server that is tested: `LEASEHOLD_ETCD` can name another one.

@@ -15,11 +15,13 @@ mod peers;
 mod place;
 mod port;
 pub mod postgres;
+mod power;
 mod process;
 mod proxy;
 pub mod redis;
 pub mod zookeeper;
 
 pub use port::free_port;
+pub use power::PowerDisk;
 pub use process::{Process, wait_until};
 pub use proxy::{Mode, Proxy};

@@ -13,12 +13,16 @@ use std::time::Duration;
 use crate::place::Place;
 use crate::port::free_port;
 use crate::postgres::keep_private;
+use crate::power::PowerDisk;
 use crate::process::{Process, wait_until};
 use crate::redis::Certificates;
 use program::program;
 
 /// How long a server may take until it answers: a crashed one recovers first.
 const START: Duration = Duration::from_secs(60);
+
+/// The size of a disk whose power can be cut.
+const MEGABYTES: u32 = 400;
 
 /// The name of a server's log in its directory.
 const LOG: &str = "log";
@@ -95,6 +99,32 @@ impl MariaDb {
     /// When its disk was not filled.
     pub fn free_disk(&self) {
         self.place.disk().free();
+    }
+
+    /// A server with these settings, on a disk whose power can be cut: see [`cut_power`](Self::cut_power).
+    ///
+    /// # Errors
+    /// Why this machine has no such disk, for the list of ignored tests.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn on_a_power_disk(settings: &[&str]) -> Result<Self, String> {
+        drop(PowerDisk::of(MEGABYTES)?);
+        let place = try_install(|| PowerDisk::of(MEGABYTES).ok().map(Place::Powered));
+        let place = place.ok_or("a disk that was there a moment ago cannot be made again")?;
+        Ok(Self::at(place, Vec::new(), settings.iter().map(ToString::to_string).collect()))
+    }
+
+    /// Cuts its power, and starts it again with what was synced, on the same port.
+    ///
+    /// # Panics
+    /// When it is not on such a disk, or does not start.
+    pub fn cut_power(&mut self) {
+        self.place.power().cut();
+        self.process.kill();
+        self.place.power().restore();
+        self.process = run(self.port, &self.place, &self.environment, &self.settings);
+        self.wait();
     }
 
     /// A server that speaks TLS to those who ask for it, and knows client certificates of the same authority.

@@ -12,6 +12,9 @@ pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How often a held connection looks whether it may go on.
 const GLANCE: Duration = Duration::from_millis(10);
 
+/// How often it is looked who made a connection.
+const TRIES: usize = 3;
+
 #[derive(Debug, Default)]
 struct State {
     /// The members' processes.
@@ -98,13 +101,25 @@ fn listen(to: usize, address: SocketAddrV4, target: u16, state: &Arc<Mutex<State
 }
 
 fn connect(stream: TcpStream, to: usize, target: u16, state: &Arc<Mutex<State>>) {
-    let Ok(SocketAddr::V4(address)) = stream.peer_addr() else { return };
+    let (Ok(SocketAddr::V4(theirs)), Ok(SocketAddr::V4(ours))) = (stream.peer_addr(), stream.local_addr())
+    else {
+        return;
+    };
     // They connect as soon as they run, and a moment later it is known who they are.
     while locked(state).processes.is_empty() && !locked(state).stopped {
         thread::sleep(GLANCE);
     }
-    let processes = locked(state).processes.clone();
-    let from = owner(address.port(), &processes);
+    // A connection of an unknown member would pass a cut, so it is closed. Not many tries: the table is long where many
+    // connections ended lately, and a member that has given up is never found.
+    let known = (0..TRIES).take_while(|_| !locked(state).stopped).find_map(|_| {
+        let processes = locked(state).processes.clone();
+        let found = owner(theirs, ours, &processes);
+        if found.is_none() {
+            thread::sleep(GLANCE);
+        }
+        found
+    });
+    let Some(from) = known else { return };
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { return };
     let (Ok(back), Ok(forth)) = (stream.try_clone(), server.try_clone()) else { return };
     let other = state.clone();
@@ -113,7 +128,7 @@ fn connect(stream: TcpStream, to: usize, target: u16, state: &Arc<Mutex<State>>)
 }
 
 /// Passes on what comes, unless one of the two members is cut off: then it waits, and nothing is closed.
-fn copy(mut source: TcpStream, mut sink: TcpStream, from: Option<usize>, to: usize, state: &Mutex<State>) {
+fn copy(mut source: TcpStream, mut sink: TcpStream, from: usize, to: usize, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = source.read(&mut buffer) {
         while is_held(state, from, to) {
@@ -129,17 +144,15 @@ fn copy(mut source: TcpStream, mut sink: TcpStream, from: Option<usize>, to: usi
     let _ = (source.shutdown(Shutdown::Both), sink.shutdown(Shutdown::Both));
 }
 
-fn is_held(state: &Mutex<State>, from: Option<usize>, to: usize) -> bool {
+fn is_held(state: &Mutex<State>, from: usize, to: usize) -> bool {
     let state = locked(state);
-    !state.stopped && state.cut.is_some_and(|cut| cut == to || Some(cut) == from)
+    !state.stopped && state.cut.is_some_and(|cut| cut == to || cut == from)
 }
 
-/// Which of these processes has the connection that starts at this port of loopback.
-fn owner(port: u16, processes: &[u32]) -> Option<usize> {
+/// Which of these processes has the connection between these addresses.
+fn owner(theirs: SocketAddrV4, ours: SocketAddrV4, processes: &[u32]) -> Option<usize> {
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
-    let local = format!("0100007F:{port:04X}");
-    let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(&local))?;
-    let socket = format!("socket:[{}]", line.split_whitespace().nth(9)?);
+    let socket = format!("socket:[{}]", inode(&table, theirs, ours)?);
     let has_it = |pid: &u32| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         files
@@ -147,4 +160,37 @@ fn owner(port: u16, processes: &[u32]) -> Option<usize> {
             .any(|link| link.as_os_str() == socket.as_str())
     };
     processes.iter().position(has_it)
+}
+
+/// The socket of the connection between these addresses, in the kernel's table. The local port alone does not tell it: a
+/// port is used again for another address while the connection that had it before is still listed as ended.
+fn inode(table: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<&str> {
+    let hex = |address: SocketAddrV4| {
+        format!("{:08X}:{:04X}", u32::from_le_bytes(address.ip().octets()), address.port())
+    };
+    let (local, remote) = (hex(local), hex(remote));
+    table.lines().find_map(|line| {
+        let mut parts = line.split_whitespace().skip(1);
+        let is_it = parts.next() == Some(&local) && parts.next() == Some(&remote);
+        if is_it { parts.nth(6) } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel writes it: a connection from a port that ended, and one from the same port to another address.
+    const TABLE: &str = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+2139: 0100007F:99D8 0100007F:AC15 06 00000000:00000000 03:000014A8 00000000     0        0 0 3 000000009c88dff3
+3264: 0100007F:99D8 0200007F:CBC5 01 00000000:00000000 00:00000000 00000000     0        0 426965 2 000000006d6bdc08
+";
+
+    #[test]
+    fn ended_connection_from_the_same_port_is_not_mistaken_for_a_live_one() {
+        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0x99D8);
+        assert_eq!(inode(TABLE, local, SocketAddrV4::new(BESIDE, 0xCBC5)), Some("426965"));
+        assert_eq!(inode(TABLE, local, SocketAddrV4::new(BESIDE, 0xCBC6)), None);
+    }
 }

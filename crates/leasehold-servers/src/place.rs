@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use crate::clock::Clock;
 use crate::disk::SmallDisk;
 use crate::postgres::{around, give_away};
+use crate::power::PowerDisk;
 
 /// Where a server is, and what it is shown of the machine.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) enum Place {
     Plain(TempDir),
     Timed(TempDir, Clock),
     Small(SmallDisk),
+    Powered(PowerDisk),
 }
 
 impl Place {
@@ -44,10 +46,16 @@ impl Place {
         disk
     }
 
+    pub(crate) fn power(&self) -> &PowerDisk {
+        let Self::Powered(disk) = self else { panic!("start it on a disk whose power can be cut") };
+        disk
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         match self {
             Self::Plain(directory) | Self::Timed(directory, _) => directory.path(),
-            Self::Small(disk) => disk.path(),
+            Self::Small(disk) => disk.mounted().path(),
+            Self::Powered(disk) => disk.path(),
         }
     }
 
@@ -56,7 +64,8 @@ impl Place {
         match self {
             Self::Plain(_) => around(),
             Self::Timed(_, clock) => [around(), vec![clock.word()]].concat(),
-            Self::Small(disk) => [disk.words(), around()].concat(),
+            Self::Small(disk) => [disk.mounted().words(), around()].concat(),
+            Self::Powered(disk) => [disk.words(), around()].concat(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bouncer;
 mod database;
+mod power;
 
 pub use bouncer::Bouncer;
 
@@ -210,6 +211,29 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
+    /// What `pg_dump` writes about a schema.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn dump(&self, schema: &str) -> String {
+        let output = client("pg_dump", self.port).args(["-n", schema]).output().expect("it comes with psql");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Restores what [`dump`](Self::dump) wrote.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn restore(&self, dump: &str) {
+        let file = self.place.directory().join("dump.sql");
+        fs::write(&file, dump).expect("the directory is ours");
+        let output =
+            client("psql", self.port).args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(&file).output();
+        let output = output.expect("psql is there: `cargo xtask test` installs it");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     fn wait(&mut self) {
         let (port, process, directory) = (self.port, &mut self.process, self.place.directory());
         wait_until("postgres answers", START, || {
@@ -283,8 +307,11 @@ pub fn keep_private(file: &Path) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-/// Debian keeps every version in a directory of its own, off the path.
+/// Debian keeps every version in a directory of its own, off the path. `LEASEHOLD_POSTGRES` can name another directory.
 fn program(name: &str) -> PathBuf {
+    if let Some(directory) = std::env::var_os("LEASEHOLD_POSTGRES") {
+        return PathBuf::from(directory).join(name);
+    }
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<_> =
         versions.map(|version| version.path().join("bin").join(name)).filter(|file| file.exists()).collect();
@@ -293,21 +320,18 @@ fn program(name: &str) -> PathBuf {
 }
 
 fn psql(port: u16, statement: &str) -> std::process::Output {
-    let port = port.to_string();
-    // A frozen server must fail the test, not keep it waiting for ever.
-    let mut command = Command::new("timeout");
-    command.arg("20").arg(program("psql")).args([
-        "-h",
-        "127.0.0.1",
-        "-U",
-        "postgres",
-        "-d",
-        "postgres",
-        "-p",
-        &port,
-    ]);
+    let mut command = client("psql", port);
     command.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]);
     command.output().expect("psql is there: `cargo xtask test` installs it")
+}
+
+/// One of the programs that connect to a server.
+fn client(name: &str, port: u16) -> Command {
+    // A frozen server must fail the test, not keep it waiting for ever.
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(program(name));
+    command.args(["-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port.to_string()]);
+    command
 }
 
 fn answers(port: u16) -> bool {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +18,9 @@ pub enum Mode {
     DropReplies,
     /// Nothing passes in either direction, and nothing is closed.
     Hold,
+    /// What clients send on the connections that are open now is held; new connections pass. A client that gives up and
+    /// connects again so has requests that arrive long after their repeats.
+    Stall,
     /// The connection ends after this many bytes of the next reply; then everything passes.
     CutReplyAfter(usize),
     /// The next reply is replaced by something that is none; then everything passes.
@@ -32,6 +35,10 @@ struct Shared {
     mode: Mutex<Mode>,
     /// To end them; a connection that is over is not kept.
     open: Mutex<Vec<Weak<TcpStream>>>,
+    /// How many connections there have been.
+    accepted: AtomicU64,
+    /// How many of them [`Mode::Stall`] holds: the first ones.
+    stalled: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -61,7 +68,8 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let (mode, open) = (Mutex::new(Mode::Pass), Mutex::default());
-        let shared = Arc::new(Shared { target, mode, open, stopped: AtomicBool::new(false) });
+        let (accepted, stalled, stopped) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { target, mode, open, accepted, stalled, stopped });
         let accepting = shared.clone();
         thread::spawn(move || accept(&listener, &accepting));
         Self { port, shared }
@@ -74,7 +82,9 @@ impl Proxy {
 
     /// Changes what happens from now on, on open connections too.
     pub fn set(&self, mode: Mode) {
-        *self.shared.mode() = mode;
+        let mut now = self.shared.mode();
+        self.shared.stalled.store(self.shared.accepted.load(Ordering::Acquire), Ordering::Release);
+        *now = mode;
     }
 
     /// What happens now: `Pass` again after a mode that acts once has acted.
@@ -117,18 +127,35 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         drop(open);
         let (up, down) = (shared.clone(), shared.clone());
         let (asks, hears) = ((client.clone(), server.clone()), (server, client));
-        thread::spawn(move || pump(&asks.0, &asks.1, |_, to, bytes| pass_up(&up, to, bytes)));
-        thread::spawn(move || pump(&hears.0, &hears.1, |from, to, bytes| pass_down(&down, from, to, bytes)));
+        let number = shared.accepted.fetch_add(1, Ordering::AcqRel);
+        thread::spawn(move || {
+            let pass = |_: &TcpStream, to: &TcpStream, bytes: &[u8]| pass_up(&up, number, to, bytes);
+            pump_until(&asks.0, &asks.1, pass, || hold(&up));
+        });
+        thread::spawn(move || {
+            pump_until(
+                &hears.0,
+                &hears.1,
+                |from, to, bytes| pass_down(&down, from, to, bytes),
+                || hold(&down),
+            );
+        });
     }
 }
 
 pub(crate) type Passed = std::io::Result<()>;
 
 /// Hands on what comes, until one side is done.
-pub(crate) fn pump(
+pub(crate) fn pump(from: &TcpStream, to: &TcpStream, pass: impl Fn(&TcpStream, &TcpStream, &[u8]) -> Passed) {
+    pump_until(from, to, pass, || ());
+}
+
+/// The same, and waits before it tells the one side that the other is done.
+fn pump_until(
     mut from: &TcpStream,
     to: &TcpStream,
     pass: impl Fn(&TcpStream, &TcpStream, &[u8]) -> Passed,
+    wait: impl FnOnce(),
 ) {
     let mut buffer = [0; 16 * 1024];
     loop {
@@ -141,12 +168,26 @@ pub(crate) fn pump(
             }
         }
     }
+    wait();
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-fn pass_up(shared: &Shared, mut to: &TcpStream, bytes: &[u8]) -> Passed {
+fn pass_up(shared: &Shared, number: u64, mut to: &TcpStream, bytes: &[u8]) -> Passed {
     hold(shared);
-    to.write_all(bytes)
+    let mut was_stalled = false;
+    while *shared.mode() == Mode::Stall && number < shared.stalled.load(Ordering::Acquire) {
+        was_stalled = true;
+        if shared.stopped.load(Ordering::Acquire) {
+            return Err(std::io::ErrorKind::ConnectionReset.into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    to.write_all(bytes)?;
+    if was_stalled {
+        // The client may have gone. The server would drop the request with the connection.
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
 }
 
 fn pass_down(shared: &Shared, from: &TcpStream, mut to: &TcpStream, bytes: &[u8]) -> Passed {
@@ -171,7 +212,7 @@ fn pass_down(shared: &Shared, from: &TcpStream, mut to: &TcpStream, bytes: &[u8]
             Err(std::io::ErrorKind::ConnectionReset.into())
         }
         Mode::Garbage => to.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-        Mode::Pass | Mode::Hold | Mode::Refuse => to.write_all(bytes),
+        Mode::Pass | Mode::Hold | Mode::Stall | Mode::Refuse => to.write_all(bytes),
     }
 }
 
@@ -234,6 +275,43 @@ mod tests {
         let mut client = client(&proxy);
         say(&mut client, b"hello");
         proxy.cut();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_stalled_request_arrives_although_its_client_has_gone() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::to(listener.local_addr().unwrap().port());
+        let mut early = client(&proxy);
+        let (mut heard, mut first) = ([0; 8], listener.accept().unwrap().0);
+        early.write_all(b"1").unwrap();
+        first.read_exact(&mut heard[..1]).unwrap();
+        proxy.set(Mode::Stall);
+        early.write_all(b"2").unwrap();
+        drop(early);
+        client(&proxy).write_all(b"3").unwrap();
+        listener.accept().unwrap().0.read_exact(&mut heard[..1]).unwrap();
+        assert_eq!(&heard[..1], b"3", "new connections pass");
+        first.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(first.read(&mut heard).is_err(), "still held");
+        proxy.set(Mode::Pass);
+        first.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        first.read_exact(&mut heard[..1]).unwrap();
+        assert_eq!(&heard[..1], b"2");
+    }
+
+    #[test]
+    fn nothing_is_closed_while_everything_is_held() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::to(listener.local_addr().unwrap().port());
+        let mut client = client(&proxy);
+        let (server, _) = listener.accept().unwrap();
+        proxy.set(Mode::Hold);
+        drop(server);
+        client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        assert!(client.read(&mut [0; 8]).is_err(), "the client hears that the server has closed");
+        proxy.set(Mode::Pass);
+        client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
     }
 

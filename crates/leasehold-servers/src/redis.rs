@@ -72,11 +72,11 @@ impl Redis {
         server
     }
 
-    /// A replica of another server, whose acknowledgements count. More settings as in [`with`](Self::with).
+    /// A replica of another server, by the same program, whose acknowledgements count. More settings as in [`with`](Self::with).
     pub fn replica_of(primary: &Self, settings: &[&str]) -> Self {
         let port = primary.port.to_string();
         let follow = ["--replicaof", "127.0.0.1", &port];
-        Self::with(&[&follow, settings].concat()).following(primary)
+        Self::by(&[&follow, settings].concat(), |_| primary.words.clone()).following(primary)
     }
 
     /// A replica whose clock is so many seconds behind.

@@ -13,14 +13,19 @@ struct Heard {
     /// The first line of every request, without the protocol.
     asked: Mutex<Vec<String>>,
     said: Mutex<Vec<u8>>,
+    /// The next request whose first line contains this is answered with 404 and never reaches the server.
+    denied: Mutex<Option<String>>,
     stopped: AtomicBool,
 }
+
+/// What a server says that has no such key.
+const NOTHING: &[u8] = b"HTTP/1.1 404 Not Found\r\nX-Consul-Index: 1\r\nContent-Length: 0\r\n\r\n";
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A proxy that changes nothing and remembers everything.
+/// A proxy that remembers everything and changes nothing, unless it is told to deny that something is there.
 #[derive(Debug)]
 pub struct Overheard {
     port: u16,
@@ -51,6 +56,17 @@ impl Overheard {
         std::mem::take(&mut *locked(&self.heard.asked))
     }
 
+    /// Answers the next request whose path contains this as a server would that has not applied its log yet: there is
+    /// no such key.
+    pub fn deny_next(&self, path: &str) {
+        *locked(&self.heard.denied) = Some(path.to_owned());
+    }
+
+    /// Whether that request has come.
+    pub fn has_denied(&self) -> bool {
+        locked(&self.heard.denied).is_none()
+    }
+
     /// All answers since this was last asked.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut *locked(&self.heard.said))).into_owned()
@@ -77,12 +93,18 @@ fn accept(listener: &TcpListener, target: u16, heard: &Arc<Heard>) {
         let (asks, answers) = ((client.clone(), server.clone()), (server, client));
         let (up, down) = (heard.clone(), heard.clone());
         thread::spawn(move || {
-            pump(&asks.0, &asks.1, |_, mut to, bytes| {
+            pump(&asks.0, &asks.1, |mut from, mut to, bytes| {
                 // A head is written at once, and none is longer than what is read at once.
                 let lines = String::from_utf8_lossy(bytes);
                 let first = lines.lines().filter_map(|line| line.strip_suffix(" HTTP/1.1"));
-                locked(&up.asked).extend(first.map(str::to_owned));
-                to.write_all(bytes)
+                let first: Vec<String> = first.map(str::to_owned).collect();
+                let is_denied = |path: &mut String| first.iter().any(|line| line.contains(&*path));
+                let denied = locked(&up.denied).take_if(is_denied);
+                locked(&up.asked).extend(first);
+                match denied {
+                    Some(_) => from.write_all(NOTHING),
+                    None => to.write_all(bytes),
+                }
             });
         });
         thread::spawn(move || {
