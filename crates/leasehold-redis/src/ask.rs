@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Change, Claim, Error, ErrorKind, IfBusy, Key, Order, Result};
+use leasehold_core::{Change, Claim, Error, ErrorKind, Extend, IfBusy, Key, Order, Result};
 
 use crate::names;
 use crate::pack::{Pack, millis};
@@ -41,7 +41,11 @@ impl Fences {
         call.keys.truncate(1);
         for claim in claims {
             call.keys.push(names::lock(&claim.key));
-            let mut pack = Pack::new().raw(claim.id.as_bytes()).column(claim.lease.map_or(NEVER, millis));
+            let lease = match claim.extend {
+                Extend::Lease => claim.lease.map_or(NEVER, millis),
+                Extend::Nothing => 0,
+            };
+            let mut pack = Pack::new().raw(claim.id.as_bytes()).column(lease);
             if let Some(terms) = claim.quorum {
                 pack = pack.raw(millis(terms.keep).to_string().as_bytes());
             }
@@ -58,7 +62,9 @@ impl Fences {
         let pack = match change {
             // More than any limit is refused, however much more it is.
             Change::Units { to, op } => word("units").number(*to.min(&LARGEST)).bytes(&op.to_be_bytes()),
-            Change::Give { n, op } => word("give").number(*n.min(&LARGEST)).bytes(&op.to_be_bytes()),
+            Change::Give { n, op, token } => {
+                word("give").number(*n.min(&LARGEST)).bytes(&op.to_be_bytes()).number(*token)
+            }
             Change::Value { to, op } => word("value").bytes(to).bytes(&op.to_be_bytes()),
             Change::Owner { refuse_for, .. } => word("owner").time(*refuse_for),
             Change::Tail(length) => word("tail").time(*length),
@@ -66,6 +72,9 @@ impl Fences {
             Change::Ask(token) => word("ask").number(*token),
         };
         call.args.push(pack.done());
+        if let Change::Limit(_) = change {
+            call.keys.push(names::refused(&claim.key, &claim.id));
+        }
         if let Change::Owner { to: heir, .. } = change {
             call.keys.push(names::refused(&claim.key, &heir.id));
             call.keys.push(names::refused(&claim.key, &claim.id));
@@ -76,7 +85,11 @@ impl Fences {
 
     /// Gives back.
     pub(crate) fn release(self, claim: &Claim, refuse_for: Option<Duration>) -> Call {
-        let mut call = self.call(&script::RELEASE, &claim.key, Ack::Free);
+        // After a failover the lease ends a claim whose release was lost. It does not restore a lost mark, and a claim
+        // without a lease would stay.
+        let is_lasting = refuse_for.is_some() || claim.lease.is_none();
+        let ack = if is_lasting { Ack::Needed } else { Ack::Free };
+        let mut call = self.call(&script::RELEASE, &claim.key, ack);
         call.args.push(claim.id.as_bytes().to_vec());
         call.joins = refuse_for.is_none();
         if let Some(length) = refuse_for {
@@ -130,7 +143,12 @@ fn packed(claim: &Claim, seen: u64) -> Result<[Vec<u8>; 3]> {
     let count = claim.count.map(|count| exact(count, "count", key)).transpose()?;
     let (most, least) = (units.most().min(LARGEST), units.least().min(LARGEST));
     let limit = exact(*limit, "limit", key)?;
-    let is_plain = claim.quorum.is_none() && most == least && most <= limit && lock_delay.is_zero();
+    // A latch is kept for longer than it lives, which only the rule knows.
+    let is_plain = claim.quorum.is_none()
+        && claim.count.is_none()
+        && most == least
+        && most <= limit
+        && lock_delay.is_zero();
     let kind = match is_plain {
         true if most == limit => WHOLE,
         true => SOME,

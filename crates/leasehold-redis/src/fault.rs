@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Check, Error, ErrorKind};
 use redis::{RedisError, ServerError};
 
 use crate::url::Address;
@@ -26,6 +26,13 @@ pub(crate) enum Refusal {
 /// Codes that can stand inside the message of a failed script, before Redis 7.
 const INSIDE: &[&str] = &["WRONGTYPE", "OOM", "READONLY", "NOPERM", "NOREPLICAS", "MISCONF"];
 
+/// What a script is told that needs a right which its user lacks: by Redis 7.0, and by Valkey and later versions.
+const DENIED: &[&str] = &["user executing the script can't", "ACL failure in script"];
+
+/// The source of a moving slot says this when a script needs a key that it does not have. A script looks for such keys
+/// before it changes a lock, so the request has changed nothing.
+const NOT_LOCAL: &str = "attempted to access a non local key";
+
 impl Refusal {
     /// What the server at `from` means, if it was a server that said it.
     pub(crate) fn of_error(error: &RedisError, from: &Address) -> Option<Self> {
@@ -37,7 +44,7 @@ impl Refusal {
     pub(crate) fn of(error: &ServerError, from: &Address) -> Self {
         let details = error.details().unwrap_or_default();
         let code = match error.code() {
-            "ERR" if details.contains("user executing the script can't") => "NOPERM",
+            "ERR" if DENIED.iter().any(|why| details.contains(why)) => "NOPERM",
             "ERR" => INSIDE.iter().find(|code| details.contains(**code)).copied().unwrap_or("ERR"),
             code => code,
         };
@@ -70,6 +77,9 @@ impl Refusal {
                 ErrorKind::Denied,
                 "the server refused user or password: put the right ones into the URL",
             ),
+            "ERR" if details.contains(NOT_LOCAL) => {
+                not_now("the key's slot is being moved: try again in a moment")
+            }
             "ERR" if details.contains("cluster support disabled") => {
                 last(ErrorKind::Invalid, "the server is not part of a cluster: use redis://")
             }
@@ -124,6 +134,11 @@ impl Unreachable {
             (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached")
         };
         Self { kind, message: format!("{address}: {message}: {error}") }
+    }
+
+    /// A server whose setting makes locks meaningless.
+    pub(crate) fn unfit(check: &Check, address: &Address) -> Self {
+        Self { kind: ErrorKind::Invalid, message: format!("{address}: {check}") }
     }
 
     /// What a server refused that we asked while looking for the right one.

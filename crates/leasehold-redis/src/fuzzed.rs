@@ -4,6 +4,7 @@ use leasehold_conformance::fuzz::fuzz;
 use leasehold_core::Key;
 use redis::Value;
 
+use crate::secret::Secret;
 use crate::{names, reply};
 
 #[test]
@@ -20,7 +21,8 @@ fn no_reply_makes_us_panic() {
 
 #[test]
 fn no_message_makes_us_panic() {
-    fuzz(&[b"0123456789abcdef 7 9 1 leasehold:{orders/42}", b"0 0 0 0 leasehold:x"], |bytes| {
-        let _ = (reply::heard(bytes), names::locked(bytes));
+    let secret = Secret::random().expect("there is randomness");
+    fuzz(&[b"5eb63b 0123456789abcdef 7 9 1 leasehold{:orders/42}", b"- 0 0 0 0 leasehold:x"], |bytes| {
+        let _ = (reply::heard(bytes), names::locked(bytes), secret.proves(bytes));
     });
 }

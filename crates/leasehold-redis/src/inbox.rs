@@ -13,12 +13,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::fault::{Refusal, Silence};
 use crate::link::{Map, Wire, pause};
+use crate::secret::Secret;
 
 /// How often inboxes of clients that are gone are looked for.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// Turns a message into a hint for the client.
-pub(crate) type Hear = fn(&[u8], &Wakes);
+/// Tells the client what a message says, as far as the secret proves it.
+pub(crate) type Hear = fn(&[u8], &Secret, &Wakes);
 
 #[derive(Debug)]
 struct Inbox {
@@ -30,13 +31,22 @@ struct Inbox {
 }
 
 /// The inboxes of the clients of one store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inboxes {
+    secret: Arc<Secret>,
     open: Mutex<Vec<Inbox>>,
     changed: Notify,
 }
 
 impl Inboxes {
+    pub(crate) fn new(secret: Arc<Secret>) -> Self {
+        Self { secret, open: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(crate) fn secret(&self) -> &Arc<Secret> {
+        &self.secret
+    }
+
     /// Adds an inbox; the receiver is told when it is subscribed to.
     pub(crate) fn add(&self, channel: Vec<u8>, wakes: Wakes, hear: Hear) -> oneshot::Receiver<Result<()>> {
         let (sender, opened) = oneshot::channel();
@@ -53,7 +63,7 @@ impl Inboxes {
             open.iter().find(|inbox| inbox.channel == *channel).map(|inbox| (inbox.wakes.clone(), inbox.hear))
         };
         if let Some((wakes, hear)) = heard {
-            hear(message, &wakes);
+            hear(message, &self.secret, &wakes);
         }
     }
 

@@ -21,7 +21,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use leasehold_core::{Error, ErrorKind, Result, Wakes};
+use leasehold_core::{Check, Error, ErrorKind, Result, Wakes};
 use redis::{Cmd, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -36,31 +36,33 @@ pub(crate) use wire::Wire;
 use crate::fault::{Refusal, Silence, Unreachable};
 use crate::inbox::{Hear, Inboxes};
 use crate::script::{Ack, Call};
+use crate::secret::Secret;
 use crate::url::{Target, Topology};
 
 impl Call {
-    fn by_hash(&self, here: &str) -> Cmd {
-        self.command("EVALSHA", self.script.sha1(), here)
+    fn by_hash(&self, way: &Way) -> Cmd {
+        self.command("EVALSHA", self.script.sha1(), &way.secret(), &way.replication_id())
     }
 
     /// Carries the whole script, which the server keeps.
-    fn by_source(&self, here: &str) -> Cmd {
-        self.command("EVAL", self.script.source(), here)
+    fn by_source(&self, way: &Way) -> Cmd {
+        self.command("EVAL", self.script.source(), &way.secret(), &way.replication_id())
     }
 
-    /// For the server of this replication id, as far as it is known.
-    pub(crate) fn command(&self, verb: &str, script: &str, here: &str) -> Cmd {
+    /// For the server of this replication id, as far as it is known. Messages are proven with the secret.
+    pub(crate) fn command(&self, verb: &str, script: &str, secret: &str, here: &str) -> Cmd {
         // The fence is named once.
         let keys = || self.keys.iter().chain(self.members.iter().flat_map(|call| &call.keys[1..]));
         let args = || self.args.iter().chain(self.members.iter().flat_map(|call| &call.args));
         let (count, size) = keys().chain(args()).fold((0, 0), |(n, size), word| (n + 1, size + word.len()));
+        let size = size + secret.len() + here.len();
         // With room for the number of keys.
-        let mut command = Cmd::with_capacity(4 + count, verb.len() + script.len() + size + here.len() + 4);
+        let mut command = Cmd::with_capacity(5 + count, verb.len() + script.len() + size + 4);
         command.arg(verb).arg(script).arg(keys().count());
         for word in keys().chain(args()) {
             command.arg(word);
         }
-        command.arg(here);
+        command.arg(secret).arg(here);
         command
     }
 }
@@ -80,8 +82,8 @@ struct Inner {
 
 impl Link {
     /// Connections to what the URL named: none yet.
-    pub(crate) fn new(target: Target) -> Self {
-        let (target, inboxes) = (Arc::new(target), Arc::default());
+    pub(crate) fn new(target: Target, secret: Secret) -> Self {
+        let (target, inboxes) = (Arc::new(target), Arc::new(Inboxes::new(Arc::new(secret))));
         Self { inner: Arc::new(Inner { target, inboxes, started: OnceCell::new() }) }
     }
 
@@ -104,6 +106,11 @@ impl Link {
             Ok(Ok(result)) => result,
             _ => Err(started.why_not().await),
         }
+    }
+
+    /// Connects, and answers what was found in the servers' settings then.
+    pub(crate) async fn checks(&self) -> Result<&[Check]> {
+        Ok(self.started().await?.checks())
     }
 
     /// Runs a script, together with others where many ask for that.
@@ -214,12 +221,15 @@ impl Link {
 
 /// Runs the script, by its hash or, where the server does not know that, by its source.
 async fn run(way: &Way, call: &Call, asking: bool, until: Instant) -> Result<Value, Silence> {
-    let command = call.by_hash(&way.replication_id());
-    match way.send(command, asking, until).await? {
+    let value = if way.is_plain() && !asking {
+        way.wire().send(&call.by_hash(way), until).await?
+    } else {
+        Box::pin(way.send(call.by_hash(way), call, asking, until)).await?
+    };
+    match value {
         Value::ServerError(error) if error.code() == "NOSCRIPT" => {
             tracing::debug!(script = call.script.name, "loading");
-            let command = call.by_source(&way.replication_id());
-            Box::pin(way.send(command, asking, until)).await
+            Box::pin(way.send(call.by_source(way), call, asking, until)).await
         }
         value => Ok(value),
     }

@@ -8,6 +8,7 @@
 //! | lock | `leasehold{:orders/42}` | `leasehold:a{b}c` |
 //! | refused id | `leasehold.refused:ID{:orders/42}` | `leasehold.refused:ID:a{b}c` |
 //! | fence | `leasehold.fence`, in a cluster `leasehold.fence{N}` with an N of that slot | the same |
+//! | secret | `leasehold.secret` | the same |
 //! | channel | `leasehold.inbox:ID` | the same |
 
 use std::sync::OnceLock;
@@ -15,11 +16,13 @@ use std::sync::OnceLock;
 use leasehold_core::{ClaimId, Inbox, Key};
 
 /// Hash slots of a cluster.
-const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 const LOCK: &str = "leasehold";
 const REFUSED: &str = "leasehold.refused:";
 const FENCE: &str = "leasehold.fence";
 const INBOX: &str = "leasehold.inbox:";
+/// The key of the secret that proves messages: not one that a role for reading locks can read.
+pub(crate) const SECRET: &[u8] = b"leasehold.secret";
 
 /// The key of a lock.
 pub(crate) fn lock(key: &Key) -> Vec<u8> {
@@ -181,6 +184,7 @@ mod tests {
             assert_eq!(locked(&lock(&key(name))), Some(key(name)));
         }
         assert_eq!(locked(b"leasehold.fence"), None);
+        assert_eq!(locked(SECRET), None);
         assert_eq!(locked(b"leasehold:a"), None);
     }
 

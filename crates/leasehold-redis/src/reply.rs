@@ -128,9 +128,11 @@ pub(crate) enum Heard {
     Look(Key),
 }
 
-/// Reads a message, `inbox seat token units lock`: without a seat it is only a hint. `None` when it is not one of ours.
+/// Reads a message, `proof inbox seat token units lock`: without a seat it is only a hint. `None` when it is not one of
+/// ours. Whether to believe it is for the [secret](crate::secret::Secret::proves) to say.
 pub(crate) fn heard(message: &[u8]) -> Option<Heard> {
-    let mut parts = message.splitn(5, |byte| *byte == b' ').map(|part| std::str::from_utf8(part).ok());
+    let mut parts = message.splitn(6, |byte| *byte == b' ').map(|part| std::str::from_utf8(part).ok());
+    let _proof = parts.next()??;
     let inbox = Inbox(u64::from_str_radix(parts.next()??, 16).ok()?);
     let mut number = || parts.next()??.parse().ok();
     let (seat, token, units) = (number()?, number()?, number()?);
@@ -215,7 +217,20 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
             ErrorKind::Unavailable,
             format!("too young to vote: it may have forgotten a claim, and counts again in {number} ms"),
         ),
+        "ahead" => (
+            ErrorKind::Unavailable,
+            format!(
+                "tokens are as far ahead of the server's clock as they may be: \
+                 it grants again in {number} ms, or when its clock is set right"
+            ),
+        ),
         "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {number} units")),
+        "lowered" => (
+            ErrorKind::Invalid,
+            format!(
+                "cannot hold that many units: the limit was lowered to {number}: ask for fewer, or raise the limit"
+            ),
+        ),
         "uncounted" => {
             (ErrorKind::Conflict, "in use, but not as a latch: count down on another key".to_owned())
         }

@@ -46,9 +46,9 @@ impl Call {
 /// Whether a call counts only when replicas have it, on stores that ask for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
-    /// Somebody will rely on it: a grant, a renewal, a change.
+    /// Clients rely on it: a grant, a renewal, a change, a withdrawal.
     Needed,
-    /// Nobody is harmed when it is undone: a release, a look.
+    /// A failover may undo it without harm: the release of a claim that its lease ends, a look.
     Free,
 }
 
@@ -59,6 +59,7 @@ pub(crate) static RELEASE: Script = Script::new("release", include_str!("lua/rel
 pub(crate) static MANY: Script = Script::new("many", include_str!("lua/many.lua"));
 pub(crate) static EVICT: Script = Script::new("evict", include_str!("lua/evict.lua"));
 pub(crate) static INSPECT: Script = Script::new("inspect", include_str!("lua/inspect.lua"));
+pub(crate) static BEAT: Script = Script::new("beat", include_str!("lua/beat.lua"));
 
 const CLOCK: &str = include_str!("lua/clock.lua");
 
@@ -100,10 +101,15 @@ impl Script {
     fn ready(&self) -> &Ready {
         self.ready.get_or_init(|| {
             let source = assemble(self.file);
-            let sha1 = redis::Script::new(&source).get_hash().to_owned();
+            let sha1 = sha1(&source);
             Ready { source, sha1 }
         })
     }
+}
+
+/// SHA-1 as servers write it, by the client's own means: it hashes scripts.
+pub(crate) fn sha1(text: &str) -> String {
+    redis::Script::new(text).get_hash().to_owned()
 }
 
 /// The file with its parts put in.

@@ -1,13 +1,12 @@
 //! The store: each verb one call of a script.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Page, Released,
-    Result, Snapshot, Store, TokenStrength, Wakes,
+    Answer, Capability, Change, Check, Claim, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Page,
+    Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
 use redis::Value;
 
@@ -16,6 +15,8 @@ use crate::link::Link;
 use crate::names;
 use crate::reply::{self, Heard};
 use crate::script::Call;
+use crate::secret::Secret;
+use crate::seen::Seen;
 use crate::url::Target;
 
 /// How many locks a page of `list` has.
@@ -39,11 +40,12 @@ pub static INFO: Info = Info {
     expiry_slack: Duration::ZERO,
     // About a millisecond of the server's time.
     batch: 400,
+    checks: Vec::new(),
 };
 
 /// In a cluster every renewal goes to the server of its slot. Each is a call of its own, which the connection to
 /// that server sends together with others: a server in trouble then fails only its own.
-static CLUSTER: Info = Info { batch: 1, ..INFO };
+static CLUSTER: Info = Info { batch: 1, checks: Vec::new(), ..INFO };
 
 /// Claims on a Redis or Valkey server, watched by Sentinel or not, or on a cluster of them. Clones share the
 /// connections; the last one closes them.
@@ -58,7 +60,9 @@ static CLUSTER: Info = Info { batch: 1, ..INFO };
 pub struct Redis {
     link: Link,
     /// The largest number that came from this store: whatever a server forgets, we do not go below.
-    seen: Arc<AtomicU64>,
+    seen: Arc<Seen>,
+    /// With what was found in the servers' settings, once that is known.
+    info: Arc<OnceLock<Info>>,
 }
 
 impl Redis {
@@ -68,15 +72,28 @@ impl Redis {
     /// # Errors
     /// `Invalid` when the URL makes no sense.
     pub fn from_url(url: &str) -> Result<Self> {
-        Ok(Self { link: Link::new(Target::parse(url)?), seen: Arc::default() })
+        let link = Link::new(Target::parse(url)?, Secret::random()?);
+        let seen = if link.is_cluster() { Seen::per_slot() } else { Seen::one() };
+        Ok(Self { link, seen: Arc::new(seen), info: Arc::default() })
+    }
+
+    /// What the store promises before it knows the servers' settings.
+    fn declared(&self) -> &'static Info {
+        if self.link.is_cluster() { &CLUSTER } else { &INFO }
+    }
+
+    /// Refuses servers whose settings would void what the store promises.
+    async fn look_at_settings(&self) -> Result<()> {
+        if self.info.get().is_none() {
+            let checks = self.link.checks().await?;
+            Check::judge(checks, INFO.name)?;
+            self.info.get_or_init(|| Info { checks: checks.to_vec(), ..self.declared().clone() });
+        }
+        Ok(())
     }
 
     fn fences(&self) -> Fences {
         if self.link.is_cluster() { Fences::PerSlot } else { Fences::One }
-    }
-
-    fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
     }
 
     /// Remembers the numbers in an answer. A quorum's are counted per key and say nothing about others.
@@ -87,13 +104,13 @@ impl Redis {
             _ => 0,
         };
         if claim.quorum.is_none() {
-            self.seen.fetch_max(number, Ordering::Relaxed);
+            self.seen.note(&claim.key, number);
         }
         answer
     }
 
     async fn ask(&self, claim: &Claim) -> Result<Answer> {
-        let reply = self.link.call(self.fences().claim(claim, self.seen())?).await;
+        let reply = self.link.call(self.fences().claim(claim, self.seen.on(&claim.key))?).await;
         Ok(self.note(claim, reply::claimed(reply.map_err(|e| e.on(&claim.key))?, claim)?))
     }
 
@@ -185,13 +202,16 @@ impl Redis {
 
 impl Store for Redis {
     fn info(&self) -> &Info {
-        if self.link.is_cluster() { &CLUSTER } else { &INFO }
+        self.info.get().unwrap_or(self.declared())
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
         // Where replicas must have a grant, a message alone proves none: its renewal will.
         let hear = if self.link.min_replicas() > 0 { hint } else { tell };
-        Box::pin(self.link.open(names::channel(inbox), wakes, hear))
+        Box::pin(async move {
+            self.look_at_settings().await?;
+            self.link.open(names::channel(inbox), wakes, hear).await
+        })
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {
@@ -204,7 +224,7 @@ impl Store for Redis {
 
     fn amend<'a>(&'a self, claim: &'a Claim, change: &'a Change) -> Fut<'a, Answer> {
         Box::pin(async move {
-            let call = self.fences().amend(claim, change, self.seen())?;
+            let call = self.fences().amend(claim, change, self.seen.on(&claim.key))?;
             let answer = reply::answer(self.run(call, &claim.key).await?, &claim.key)?;
             Ok(self.note(claim, answer))
         })
@@ -233,17 +253,22 @@ impl Store for Redis {
     }
 }
 
-/// Passes a message on as it is.
-fn tell(message: &[u8], wakes: &Wakes) {
+/// Passes a message on as it is, if it is proven. Whoever may publish can say anything.
+fn tell(message: &[u8], secret: &Secret, wakes: &Wakes) {
     match reply::heard(message) {
-        Some(Heard::Promoted(promotion)) => wakes.promoted(&promotion),
+        Some(Heard::Promoted(promotion)) if secret.proves(message) => wakes.promoted(&promotion),
+        Some(Heard::Promoted(promotion)) => {
+            // Forged, or by a client that has another secret.
+            secret.doubt();
+            wakes.look(&promotion.key);
+        }
         Some(Heard::Look(key)) => wakes.look(&key),
         None => tracing::debug!("a message that is none of ours"),
     }
 }
 
 /// Passes a message on as a hint to ask.
-fn hint(message: &[u8], wakes: &Wakes) {
+fn hint(message: &[u8], _secret: &Secret, wakes: &Wakes) {
     if let Some(Heard::Promoted(leasehold_core::Promotion { key, .. }) | Heard::Look(key)) =
         reply::heard(message)
     {

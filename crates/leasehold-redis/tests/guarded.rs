@@ -2,6 +2,7 @@
 //! suite that judges every store.
 
 mod judged;
+mod recipes;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,14 +11,11 @@ use judged::{Place, judge};
 use leasehold_core::{Result, Store};
 use leasehold_servers::redis::{Certificates, Redis};
 use leasehold_servers::{Proxy, free_port};
+use recipes::recipe;
 
 fn main() -> ExitCode {
     judge::<Guarded>("rediss")
 }
-
-/// As the README has them.
-const RIGHTS: &str = "~leasehold* &leasehold.inbox:* -@all +evalsha +eval +subscribe +unsubscribe +scan +info +time \
-    +get +mget +exists +set +setrange +del +persist +pexpireat +zadd +zrem +zcard +zrank +zrange +zrangebyscore +publish";
 
 #[derive(Debug)]
 struct Guarded {
@@ -28,10 +26,6 @@ struct Guarded {
 
 impl Place for Guarded {
     fn start() -> Self {
-        let readme = include_str!("../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
-        let rights: Vec<_> = RIGHTS.split_whitespace().collect();
-        assert!(readme.contains(&rights.join(" ")), "the README has other rights");
-
         let (certificates, port) = (Certificates::make(), free_port());
         let file = |path: std::path::PathBuf| path.to_string_lossy().into_owned();
         let server = Redis::with(&[
@@ -44,8 +38,7 @@ impl Place for Guarded {
             "--tls-ca-cert-file",
             &file(certificates.certificate("ca")),
         ]);
-        let user = [&["acl", "setuser", "locks", "on", ">secret"], rights.as_slice()].concat();
-        assert_eq!(server.cli(&user), "OK");
+        assert_eq!(server.cli(&recipe("locks")), "OK");
         Self { server, certificates, port }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold_core::{Claim, Client, Error, Key, Options, Store, Units};
+use leasehold_core::{Answer, Change, Claim, Client, Error, IfBusy, Key, Options, Store, Units};
 use leasehold_redis::Redis;
 use leasehold_servers::redis::Redis as Server;
 use tokio::time::{Instant, sleep};
@@ -109,15 +109,18 @@ async fn a_lock_is_one_key_with_an_end_however_many_wait() {
         let claim = Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
         store.claim(&claim).await.unwrap();
         claims.push(claim);
-        // And the fence.
-        assert_eq!(server.cli(&["dbsize"]), "2");
+        // And the fence, and the secret.
+        assert_eq!(server.cli(&["dbsize"]), "3");
         let left: u64 = server.cli(&["pttl", "leasehold{:orders/42}"]).parse().unwrap();
         assert!((1..=60_000).contains(&left), "{left} ms");
     }
     for claim in &claims {
         store.release(claim, None).await.unwrap();
     }
-    assert_eq!(server.cli(&["keys", "*"]), "leasehold.fence");
+    assert_eq!(
+        (server.cli(&["keys", "leasehold{*"]), server.cli(&["dbsize"])),
+        (String::new(), "2".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -127,7 +130,8 @@ async fn a_refused_id_is_forgotten_in_time() {
     let claim = Claim::new(Key::new("orders/42").unwrap(), 1, Units::Exactly(1)).unwrap();
     store.release(&claim, Some(Duration::from_millis(300))).await.unwrap();
     assert!(server.cli(&["keys", "*"]).contains("refused"));
-    until("the mark is gone", || server.cli(&["dbsize"]) == "0").await;
+    // But not the secret.
+    until("the mark is gone", || server.cli(&["dbsize"]) == "1").await;
 }
 
 #[tokio::test]
@@ -216,4 +220,137 @@ async fn a_long_queue_costs_hardly_more_than_a_short_one() {
     let server = Server::start();
     let (short, long) = (cost(&server, 10).await, cost(&server, 10_000).await);
     assert!(long <= short * 2.0, "{short} us with ten waiters, {long} us with ten thousand");
+}
+
+/// A lock with one holder and so many waiters, and the holder's token.
+async fn crowded(server: &Server, store: &Redis, waiters: usize) -> (Key, u64) {
+    let key = Key::new(format!("crowd/{waiters}")).unwrap();
+    let claim = || {
+        let mut claim = Claim::new(key.clone(), 1, Units::Exactly(1)).unwrap();
+        (claim.lease, claim.patience) = (Some(20 * SOON), 20 * SOON);
+        claim
+    };
+    let Answer::Granted(grant) = store.claim(&claim()).await.unwrap() else { panic!("it is free") };
+    for _ in 0..waiters / 100 {
+        let claims: Vec<_> = (0..100).map(|_| claim()).collect();
+        try_join_all(claims.iter().map(|claim| store.claim(claim))).await.unwrap();
+    }
+    let count: usize = server.cli(&["zcard", &format!("leasehold{{:{}}}", key.as_str())]).parse().unwrap();
+    // The head, what is known about the set, and two members for each that waits.
+    assert_eq!(count, 2 + 2 * waiters);
+    (key, grant.token)
+}
+
+/// How long the server was at work for a script since the last reset, in microseconds.
+fn script_time(log: &mut redis::Connection) -> u64 {
+    /// Number, time, microseconds, words, and the client's address and name.
+    type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+    let entries: Vec<Entry> = redis::cmd("SLOWLOG").arg("GET").arg(-1).query(log).unwrap();
+    redis::cmd("SLOWLOG").arg("RESET").exec(log).unwrap();
+    entries.iter().filter(|entry| entry.3[0] == b"EVALSHA").map(|entry| entry.2).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_walks_through_the_whole_queue() {
+    let server = Server::start();
+    server.cli(&["config", "set", "slowlog-max-len", "10000"]);
+    let mut log = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let store = Redis::from_url(&format!("{}?timeout=20s", server.url())).unwrap();
+    let mut times = Vec::new();
+    for waiters in [100, 20_000] {
+        let (key, token) = crowded(&server, &store, waiters).await;
+        let other = Claim::new(key.clone(), 7, Units::Exactly(1)).unwrap();
+        let mut quickest = [u64::MAX; 4];
+        server.cli(&["config", "set", "slowlog-log-slower-than", "0"]);
+        for round in 0..20 {
+            if round == 1 {
+                // The first round loads the scripts, and the server answers their first EVALSHA without running anything.
+                quickest = [u64::MAX; 4];
+            }
+            script_time(&mut log);
+            assert!(store.claim(&other).await.is_err());
+            quickest[0] = quickest[0].min(script_time(&mut log));
+            store.amend(&other, &Change::Ask(token)).await.unwrap();
+            quickest[1] = quickest[1].min(script_time(&mut log));
+            assert!(!store.evict(&key, 1).await.unwrap());
+            quickest[2] = quickest[2].min(script_time(&mut log));
+            if round == 19 {
+                assert!(store.evict(&key, token).await.unwrap());
+                quickest[3] = script_time(&mut log);
+            }
+        }
+        server.cli(&["config", "set", "slowlog-log-slower-than", "-1"]);
+        times.push(quickest);
+    }
+    for (name, (few, many)) in
+        ["another limit", "ask", "evict nobody", "evict"].iter().zip(times[0].iter().zip(times[1]))
+    {
+        assert!(many < 20 * few, "{name}: {few} us with 100 waiters, {many} us with 20,000");
+    }
+}
+
+/// A semaphore in use whose limit was lowered afterwards: `holder` has all units, and the claims in `queues` wait.
+async fn lowered(store: &Redis, limits: (u64, u64), queues: &[(u64, usize)]) -> Claim {
+    let key = Key::new(format!("lowered/{queues:?}")).unwrap();
+    let claim = |units| {
+        let mut claim = Claim::new(key.clone(), limits.0, Units::Exactly(units)).unwrap();
+        (claim.lease, claim.patience) = (Some(20 * SOON), 20 * SOON);
+        claim
+    };
+    let holder = claim(limits.0);
+    assert!(matches!(store.claim(&holder).await.unwrap(), Answer::Granted(_)));
+    for (units, count) in queues {
+        for from in (0..*count).step_by(100) {
+            let claims: Vec<_> = (from..*count.min(&(from + 100))).map(|_| claim(*units)).collect();
+            try_join_all(claims.iter().map(|claim| store.claim(claim))).await.unwrap();
+        }
+    }
+    assert_eq!(store.amend(&claim(1), &Change::Limit(limits.1)).await.unwrap(), Answer::Done);
+    holder
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_walks_through_the_whole_queue_of_a_lowered_semaphore() {
+    let server = Server::start();
+    server.cli(&["config", "set", "slowlog-max-len", "10000"]);
+    let mut log = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let store = Redis::from_url(&format!("{}?timeout=20s", server.url())).unwrap();
+    let mut times = Vec::new();
+    for waiters in [100, 20_000] {
+        let holder = lowered(&store, (3, 1), &[(1, waiters)]).await;
+        let mut other = Claim::new(holder.key.clone(), 3, Units::Exactly(1)).unwrap();
+        other.if_busy = IfBusy::Leave;
+        // The server learns the script.
+        store.release(&other, None).await.unwrap();
+        server.cli(&["config", "set", "slowlog-log-slower-than", "0"]);
+        let mut quickest = [u64::MAX; 2];
+        for _ in 0..20 {
+            script_time(&mut log);
+            assert_eq!(store.claim(&other).await.unwrap(), Answer::Busy);
+            quickest[0] = quickest[0].min(script_time(&mut log));
+        }
+        store.release(&holder, None).await.unwrap();
+        quickest[1] = script_time(&mut log);
+        server.cli(&["config", "set", "slowlog-log-slower-than", "-1"]);
+        times.push(quickest);
+    }
+    for (name, (few, many)) in ["claim", "release"].iter().zip(times[0].iter().zip(times[1])) {
+        assert!(many < 20 * few, "{name}: {few} us with 100 waiters, {many} us with 20,000");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_that_want_more_than_a_lowered_limit_are_passed_over_once_per_request() {
+    const TOO_LARGE: usize = 1_000;
+    const SERVED: usize = 50;
+    let server = Server::start();
+    let store = Redis::from_url(&server.url()).unwrap();
+    let holder = lowered(&store, (200, 50), &[(100, TOO_LARGE), (1, SERVED)]).await;
+    reset(&server);
+    store.release(&holder, None).await.unwrap();
+    let seen = store.inspect(&holder.key).await.unwrap().unwrap();
+    assert_eq!((seen.holders.len(), seen.waiters.len()), (SERVED, TOO_LARGE));
+    // Once past all of them, 64 members at a time, and once more for each claim that is served.
+    let fetched = count(&server, "zrange");
+    assert!(fetched < 2 * TOO_LARGE as u64 / 64 + 3 * SERVED as u64, "{fetched} times");
 }

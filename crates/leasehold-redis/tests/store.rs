@@ -53,7 +53,7 @@ async fn something_else_under_the_fences_name_is_a_conflict() {
     let store = Redis::from_url(&server.url()).unwrap();
     server.cli(&["rpush", "leasehold.fence", "hello"]);
     assert_eq!(store.claim(&claim("orders/42")).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(server.cli(&["keys", "*"]), "leasehold.fence");
+    assert_eq!(server.cli(&["keys", "leasehold{*"]), "");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn state_that_no_process_owns_has_no_end_until_it_is_over() {
     assert_eq!(server.cli(&["pttl", "leasehold{:ready}"]), "-1");
     assert_eq!(latch.count_down_by(2).await.unwrap(), 0);
     timeout(SOON, waiting).await.expect("it is open").unwrap().unwrap();
-    while server.cli(&["keys", "*"]) != "leasehold.fence" {
+    while !server.cli(&["keys", "leasehold{*"]).is_empty() {
         assert_ne!(server.cli(&["pttl", "leasehold{:ready}"]), "-1");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -124,13 +124,13 @@ async fn a_lock_has_an_end_again_when_what_has_none_is_gone() {
     let store = Redis::from_url(&server.url()).unwrap();
     let mut latch = claim("ready");
     (latch.limit, latch.units, latch.lease, latch.count) = (9, Units::Exactly(9), None, Some(1));
-    store.claim(&latch).await.unwrap();
+    let Answer::Granted(grant) = store.claim(&latch).await.unwrap() else { panic!("it is open") };
     for _ in 0..3 {
         store.claim(&Claim { limit: 9, ..claim("ready") }).await.unwrap();
     }
     let left = || server.cli(&["pttl", "leasehold{:ready}"]).parse::<i64>().unwrap();
     assert_eq!(left(), -1);
-    store.amend(&latch, &Change::Give { n: 1, op: 1 }).await.unwrap();
+    store.amend(&latch, &Change::Give { n: 1, op: 1, token: grant.token }).await.unwrap();
     assert_eq!(store.inspect(&latch.key).await.unwrap().unwrap().holders.len(), 3);
     assert!((1..=60_000).contains(&left()), "{} ms", left());
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use leasehold_core::Check;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::wire::{Health, Wire};
 use crate::fault::Unreachable;
 use crate::inbox::Inboxes;
+use crate::settings;
 use crate::url::{Address, Login, Target};
 
 /// So many calls may wait to be written. More than the client's own default, so that what many tasks ask for at once
@@ -49,9 +51,17 @@ impl Dialer {
         };
         let settings = self.settings().set_push_sender(hear);
         let connection = self.open(address, &self.target.login, self.target.db, &settings).await?;
-        let wire = Wire::new(connection, health, address.clone());
-        wire.ask_who(Instant::now() + self.target.timeout).await;
-        Ok(wire)
+        let wire = Wire::new(connection, health, address.clone(), self.inboxes.secret().clone());
+        match self.look_at(&wire).await {
+            Some(check) => Err(Unreachable::unfit(&check, address)),
+            None => Ok(wire),
+        }
+    }
+
+    /// Asks a server who it is by now. Answers what makes it unfit for locks, if it has become a primary since.
+    pub(super) async fn look_at(&self, wire: &Wire) -> Option<Check> {
+        let memory = wire.ask_who(Instant::now() + self.target.timeout).await?;
+        settings::refused(&memory)
     }
 
     /// A connection to a sentinel, for one question.

@@ -6,10 +6,8 @@ use tokio::time::Instant;
 
 use super::node::Node;
 use super::wire::Wire;
+use crate::names::SLOTS;
 use crate::url::Address;
-
-/// The number of slots of a cluster.
-pub(super) const SLOTS: usize = 16384;
 
 /// No server has the slot.
 const NOBODY: u16 = u16::MAX;
@@ -68,6 +66,11 @@ impl Map {
             Some(owners) => usize::from(*owners.get(usize::from(slot))?),
         };
         self.nodes.get(at).map(|(_, node)| node)
+    }
+
+    /// A connection to who has the slot.
+    pub(crate) async fn wire(&self, slot: u16, until: Instant) -> Option<Wire> {
+        self.owner(slot)?.connected(until).await.ok()
     }
 
     pub(super) fn nodes(&self) -> &[(Address, Arc<Node>)] {

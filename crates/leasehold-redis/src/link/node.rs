@@ -121,7 +121,11 @@ async fn keep_connected(finder: Finder, dialer: Dialer, line: watch::Sender<Line
                 let health = wire.health().clone();
                 line.send_replace(Line::Up(wire.clone()));
                 while timeout(ASK_WHO, health.given_up()).await.is_err() {
-                    wire.ask_who(Instant::now() + dialer.target().timeout).await;
+                    if let Some(check) = dialer.look_at(&wire).await {
+                        // The next attempt to connect says so.
+                        tracing::debug!(%check, "given up");
+                        health.give_up();
+                    }
                 }
                 tracing::debug!("disconnected");
                 line.send_replace(Line::Down(None));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Error, Result};
+use futures_util::future::join_all;
+use leasehold_core::{Check, Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +20,7 @@ use super::wire::Wire;
 use crate::fault::Unreachable;
 use crate::inbox::{self, Inboxes};
 use crate::script::Ack;
+use crate::settings;
 use crate::url::{Address, Target, Topology};
 
 /// How often somebody who waits for a server looks whether another one took its place.
@@ -34,6 +36,8 @@ pub(super) struct Started {
     /// Keeps the map of a single server alive.
     _fixed: Option<watch::Sender<Arc<Map>>>,
     tasks: Vec<JoinHandle<()>>,
+    /// What was found in the servers' settings.
+    checks: Vec<Check>,
 }
 
 impl Started {
@@ -44,8 +48,9 @@ impl Started {
             Topology::Cluster { seeds } => {
                 let (cluster, map) = Cluster::start(seeds.clone(), dialer).await?;
                 let tasks = vec![tokio::spawn(cluster.clone().keep_up())];
-                let started = Self { map, cluster: Some(cluster), crowd: None, _fixed: None, tasks };
-                return Ok(started.listening(inboxes, target.timeout));
+                let (cluster, checks) = (Some(cluster), Vec::new());
+                let started = Self { map, cluster, crowd: None, _fixed: None, tasks, checks };
+                return started.listening(inboxes, target).await;
             }
             Topology::Single(address) => (Finder::Fixed(address.clone()), address.clone()),
             Topology::Sentinel { sentinels, service, login } => {
@@ -65,13 +70,38 @@ impl Started {
         }
         let crowd = (target.min_replicas == 0).then(|| Crowd::new(node.clone()));
         let (sender, map) = watch::channel(Arc::new(Map::single(name, node)));
-        let started = Self { map, cluster: None, crowd, _fixed: Some(sender), tasks: Vec::new() };
-        Ok(started.listening(inboxes, target.timeout))
+        let (tasks, checks) = (Vec::new(), Vec::new());
+        let started = Self { map, cluster: None, crowd, _fixed: Some(sender), tasks, checks };
+        started.listening(inboxes, target).await
     }
 
-    fn listening(mut self, inboxes: &Arc<Inboxes>, timeout: Duration) -> Self {
-        self.tasks.push(tokio::spawn(inbox::listen(inboxes.clone(), self.map.clone(), timeout)));
-        self
+    /// Learns what must be known of the servers, and starts what keeps that up to date.
+    async fn listening(mut self, inboxes: &Arc<Inboxes>, target: &Target) -> Result<Self> {
+        let (map, secret) = (self.map(), inboxes.secret());
+        let until = Instant::now() + target.timeout.max(target.connect_timeout);
+        // Together they are one round trip.
+        let settings = map.nodes().iter().map(|(_, node)| async {
+            match node.first_attempt(until).await {
+                Ok(wire) => Ok(settings::check(&wire, target.min_replicas, until).await),
+                // One server of a cluster is enough to refuse all of them.
+                Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+                Err(_) => Ok(None),
+            }
+        });
+        let (learned, checks) = tokio::join!(secret.learn(&map, until), join_all(settings));
+        learned?;
+        self.checks = settings::worst(checks.into_iter().collect::<Result<_>>()?);
+        if self.checks.is_empty() {
+            let message = "no answer in time about the server's settings: check that it can be reached";
+            return Err(Unreachable::new(message).to_error());
+        }
+        self.tasks.push(tokio::spawn(secret.clone().keep_up(self.map.clone(), target.timeout)));
+        self.tasks.push(tokio::spawn(inbox::listen(inboxes.clone(), self.map.clone(), target.timeout)));
+        Ok(self)
+    }
+
+    pub(super) fn checks(&self) -> &[Check] {
+        &self.checks
     }
 
     pub(super) fn crowd(&self) -> Option<&Arc<Crowd>> {

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::Link;
 use crate::script::{Ack, Call, Script};
+use crate::secret::Secret;
 use crate::url::Target;
 
 /// The longest that anything here waits for what must happen: an election between sentinels may need a second
@@ -33,6 +34,7 @@ fn link(url: &str) -> Link {
     let sign = if url.contains('?') { '&' } else { '?' };
     Link::new(
         Target::parse(&format!("{url}{sign}timeout={}ms&connect_timeout=3s", CALL.as_millis())).unwrap(),
+        Secret::random().unwrap(),
     )
 }
 
@@ -140,7 +142,7 @@ impl Wake for Ear {
 /// Opens an inbox called `inbox`, whose messages are names of keys.
 async fn open(link: &Link) -> Result<Arc<Ear>> {
     let ear = Arc::new(Ear::default());
-    let hear = |message: &[u8], wakes: &Wakes| {
+    let hear = |message: &[u8], _: &Secret, wakes: &Wakes| {
         wakes.look(&Key::new(str::from_utf8(message).unwrap()).unwrap());
     };
     link.open(b"inbox".to_vec(), ear.clone(), hear).await?;

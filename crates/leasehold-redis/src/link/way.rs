@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::node::Node;
 use super::wire::Wire;
-use super::writer::Writer;
+use super::writer::{Beat, Writer};
 use crate::fault::Silence;
-use crate::script::Ack;
+use crate::script::{Ack, Call};
 
 /// A connection, and what waits for the replicas where somebody must.
 #[derive(Debug)]
@@ -51,20 +51,29 @@ impl Way {
         self.wire.replication_id()
     }
 
-    /// Sends a command; `asking` for a key whose slot is not this server's yet.
-    pub(super) async fn send(&self, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
-        if self.writer.is_none() && !asking {
-            return self.wire.send(&command, until).await;
-        }
-        Box::pin(self.send_with_more(command, asking, until)).await
+    /// See [`Wire::secret`].
+    pub(super) fn secret(&self) -> Arc<str> {
+        self.wire.secret()
     }
 
-    /// The same where a command alone is not enough.
-    async fn send_with_more(&self, command: Cmd, asking: bool, until: Instant) -> Result<Value, Silence> {
+    /// Whether a command is sent as it is.
+    pub(super) fn is_plain(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// Sends the command of a call; `asking` for a key whose slot is not this server's yet.
+    pub(super) async fn send(
+        &self,
+        command: Cmd,
+        call: &Call,
+        asking: bool,
+        until: Instant,
+    ) -> Result<Value, Silence> {
         let mut commands = if asking { vec![cmd("ASKING")] } else { Vec::new() };
         commands.push(command);
         if let Some(writer) = &self.writer {
-            return writer.send(&self.wire, commands, until).await;
+            let beat = Beat { fence: call.keys.first().cloned().unwrap_or_default(), asking };
+            return writer.send(&self.wire, commands, beat, until).await;
         }
         let mut all = redis::pipe();
         for command in commands {

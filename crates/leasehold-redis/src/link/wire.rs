@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::fault::Silence;
+use crate::secret::Secret;
 use crate::url::Address;
 
 /// So many calls in a row without an answer, and the connection is given up: it may be half open, and the
@@ -61,6 +62,7 @@ struct Inner {
     connection: MultiplexedConnection,
     health: Arc<Health>,
     address: Address,
+    secret: Arc<Secret>,
     /// What the server calls its history; empty while that is not known.
     replication_id: Mutex<Arc<str>>,
 }
@@ -72,8 +74,18 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(connection: MultiplexedConnection, health: Arc<Health>, address: Address) -> Self {
-        Self(Arc::new(Inner { connection, health, address, replication_id: Mutex::new("".into()) }))
+    pub(super) fn new(
+        connection: MultiplexedConnection,
+        health: Arc<Health>,
+        address: Address,
+        secret: Arc<Secret>,
+    ) -> Self {
+        Self(Arc::new(Inner { connection, health, address, secret, replication_id: Mutex::new("".into()) }))
+    }
+
+    /// See [`Secret`].
+    pub(super) fn secret(&self) -> Arc<str> {
+        self.0.secret.text()
     }
 
     /// What the server's history was called when it was asked last; empty if it did not say.
@@ -82,13 +94,17 @@ impl Wire {
     }
 
     /// Asks what the server calls its history, so that not every script must. That changes, for example when the first
-    /// replica comes.
-    pub(super) async fn ask_who(&self, until: Instant) {
-        let mut info = redis::cmd("INFO");
-        let said = self.send(info.arg("replication"), until).await;
-        let said = said.ok().and_then(|said| redis::from_redis_value::<String>(said).ok());
+    /// replica comes. If it has changed, and the server is a primary, answers what `INFO` says about its memory.
+    pub(super) async fn ask_who(&self, until: Instant) -> Option<Value> {
+        let mut questions = redis::pipe();
+        questions.cmd("INFO").arg("replication").cmd("INFO").arg("memory");
+        let mut answers = self.send_all(&questions, until).await.unwrap_or_default().into_iter();
+        let said = answers.next().and_then(|said| redis::from_redis_value::<String>(said).ok());
         let id = said.as_deref().and_then(history).unwrap_or_default();
-        *self.0.replication_id.lock().unwrap_or_else(PoisonError::into_inner) = id.into();
+        let mut known = self.0.replication_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_changed = !id.is_empty() && **known != *id;
+        *known = id.into();
+        answers.next().filter(|_| has_changed)
     }
 
     /// Whether both are the same connection.
@@ -121,7 +137,7 @@ impl Wire {
     }
 
     /// Sends several commands at once; each value may be an error of the server.
-    pub(super) async fn send_all(&self, commands: &Pipeline, until: Instant) -> Result<Vec<Value>, Silence> {
+    pub(crate) async fn send_all(&self, commands: &Pipeline, until: Instant) -> Result<Vec<Value>, Silence> {
         let mut connection = self.0.connection.clone();
         let count = commands.len();
         self.note(timeout_at(until, connection.send_packed_commands(commands, 0, count)).await)

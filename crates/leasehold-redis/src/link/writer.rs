@@ -3,11 +3,15 @@
 //! `WAIT` counts what its own connection wrote and blocks that connection, so these calls have one of their own,
 //! and a task that sends whatever has gathered as one pipeline with one `WAIT` at its end. What gathers
 //! meanwhile is the next one.
+//!
+//! A request that is repeated may write nothing, and its first copy came by another connection: `WAIT` would then wait
+//! for nothing. So each pipeline writes a [`Beat`] before its `WAIT`, and the server's replicas have every earlier write
+//! when they have that.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -17,15 +21,37 @@ use super::find::Finder;
 use super::node::Node;
 use super::wire::Wire;
 use crate::fault::Silence;
+use crate::script::BEAT;
 
 /// The most calls in one pipeline.
 const BATCH: usize = 256;
+
+/// A write that changes nothing.
+#[derive(Debug)]
+pub(super) struct Beat {
+    /// What it writes again as it is.
+    pub(super) fence: Vec<u8>,
+    /// Whether the fence's slot is not this server's yet.
+    pub(super) asking: bool,
+}
+
+impl Beat {
+    /// Adds it to a pipeline, with the `WAIT` for it.
+    fn add_to(&self, commands: &mut Pipeline, verb: &str, script: &str, replicas: u32, patience: u64) {
+        if self.asking {
+            commands.cmd("ASKING");
+        }
+        commands.cmd(verb).arg(script).arg(1).arg(&self.fence);
+        commands.cmd("WAIT").arg(replicas).arg(patience);
+    }
+}
 
 /// One call, and who waits for its answer.
 #[derive(Debug)]
 struct Job {
     wire: Wire,
     commands: Vec<Cmd>,
+    beat: Beat,
     answer: oneshot::Sender<Result<Value, Silence>>,
 }
 
@@ -56,10 +82,11 @@ impl Writer {
         &self,
         wire: &Wire,
         commands: Vec<Cmd>,
+        beat: Beat,
         until: Instant,
     ) -> Result<Value, Silence> {
         let (sender, answer) = oneshot::channel();
-        let job = Job { wire: wire.clone(), commands, answer: sender };
+        let job = Job { wire: wire.clone(), commands, beat, answer: sender };
         let answer = timeout_at(until, async {
             self.jobs.send(job).await.map_err(|_| Silence::Unsent)?;
             answer.await.unwrap_or(Err(Silence::Late))
@@ -99,12 +126,30 @@ async fn flush(mut batch: Vec<Job>, replicas: u32, timeout: Duration) {
     }
     // Half of the time, so that who waits hears that replicas are missing, and not just that time is over.
     let patience = u64::try_from(timeout.as_millis() / 2).unwrap_or(u64::MAX).max(1);
-    commands.cmd("WAIT").arg(replicas).arg(patience);
-    match wire.send_all(&commands, Instant::now() + timeout).await {
+    let until = Instant::now() + timeout;
+    let Some(beat) = batch.last().map(|job| &job.beat) else { return };
+    beat.add_to(&mut commands, "EVALSHA", BEAT.sha1(), replicas, patience);
+    let mut answers = wire.send_all(&commands, until).await;
+    if let Ok(values) = &mut answers
+        && let [.., Value::ServerError(error), _] = values.as_slice()
+        && error.code() == "NOSCRIPT"
+    {
+        // The server learns the script. Everything before it was carried out.
+        let mut again = redis::pipe();
+        beat.add_to(&mut again, "EVAL", BEAT.source(), replicas, patience);
+        let acknowledged = wire.send_all(&again, until).await;
+        let most = values.len() - 2;
+        values.truncate(most);
+        match acknowledged {
+            Ok(more) => values.extend(more.into_iter().rev().take(2).rev()),
+            Err(silence) => answers = Err(silence),
+        }
+    }
+    match answers {
         Ok(mut values) => {
-            let by = match values.pop() {
-                Some(Value::Int(by)) => Ok(by),
-                Some(Value::ServerError(error)) => Err(error),
+            let by = match (values.pop(), values.pop()) {
+                (_, Some(Value::ServerError(error))) | (Some(Value::ServerError(error)), _) => Err(error),
+                (Some(Value::Int(by)), _) => Ok(by),
                 _ => Ok(0),
             };
             let mut values = values.into_iter();

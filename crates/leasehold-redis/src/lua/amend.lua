@@ -1,12 +1,14 @@
 -- amend: changes a claim, or its resource.
--- keys: the fence, the lock and, when it goes to an heir, the marks that refuse the heir's id and its own
+-- keys: the fence, the lock and the mark that refuses a copy of this: when it goes to an heir, of the heir's id (and
+--   then that of its own), for a limit that of the request
 -- arguments: the claim, in its three parts (see claim.lua); what to change: a word, its values; the heir in three
---   parts, if there is one; the server's replication id
+--   parts, if there is one; the secret,
+--   the server's replication id
 -- result: how the claim stands, what is left of its count, or why not
 --@ clock
 --@ format
 local lock, asked, heir, kept = KEYS[2], ARGV[1], ARGV[5], ARGV[6]
-local change, value, operation = cmsgpack.unpack(ARGV[4])
+local change, value, operation, token = cmsgpack.unpack(ARGV[4])
 if change == 'owner' then
 --@ numbers
 --@ inherit
@@ -21,7 +23,7 @@ end
 --@ rule
 local asked = read_claim(asked, ARGV[2], ARGV[3])
 local heir = change == 'owner' and read_claim(heir, kept, ARGV[7])
-if not open(lock, call('MGET', lock)[1]) then
+if not open_to_change(lock, call('MGET', lock)[1]) then
   return 'foreign'
 end
 
@@ -38,18 +40,49 @@ if change == 'ask' then
 end
 
 if change == 'limit' then
+  local mark = call('GET', KEYS[3])
+  if mark and tonumber(mark) > now then
+    -- A copy of a resize that was made or withdrawn: a later one may have been made since.
+    return 'done'
+  end
   -- Nothing is granted before the new limit is known.
   local refused = enter(asked)
   if refused then
     return refused
   end
   head.effective = value
+  refuse(asked.id)
   catch_up()
   return close('done')
 end
 
 if not head then
   return 'gone'
+end
+
+-- Counts the latch with a token down, once per operation.
+if change == 'give' then
+  local row = holder(token)
+  if not row or is_expired(row) then
+    return 'gone'
+  elseif not row.count then
+    return 'uncounted'
+  end
+  for i = 1, #row.given, 8 do
+    if sub(row.given, i, i + 7) == operation then
+      return say('left', row.count)
+    end
+  end
+  local remaining = math.max(row.count - value, 0)
+  if remaining > 0 then
+    row.count, row.given = remaining, row.given .. operation
+    put(row)
+    return close(say('left', remaining))
+  end
+  refuse_copies(row)
+  bury(row)
+  catch_up()
+  return close(say('left', 0))
 end
 
 -- Refuses what cannot be done before anything is written.
@@ -62,10 +95,13 @@ local function check()
   local most = math.max(head.effective, row.held)
   if change == 'units' and (value == 0 or value > most) then
     return say('units', most)
-  elseif change == 'give' and not row.count then
-    return 'uncounted'
   elseif change == 'owner' and heir.id ~= row.id and row_by_id(heir.id) then
     return 'heir'
+  end
+  local grows = change == 'units' and value > row.held
+  local wait = grows and wait_for(asked.token_above) or change == 'owner' and wait_for(row.token) or 0
+  if wait > 0 then
+    return say('ahead', wait)
   end
 end
 
@@ -92,23 +128,6 @@ local function resize(row)
   return gives_up and 'busy' or standing(row.id, false)
 end
 
--- Counts down, once per operation.
-local function give(row)
-  for i = 1, #row.given, 8 do
-    if sub(row.given, i, i + 7) == operation then
-      return say('left', row.count)
-    end
-  end
-  local remaining = math.max(row.count - value, 0)
-  if remaining == 0 then
-    bury(row)
-  else
-    row.count, row.given = remaining, row.given .. operation
-    put(row)
-  end
-  return say('left', remaining)
-end
-
 local function hand_over(row)
   remove(row)
   if heir.id ~= row.id and value > 0 then
@@ -119,9 +138,9 @@ local function hand_over(row)
     -- The heir counts its own changes.
     row.given = ''
   end
-  row.id, row.asked, row.inbox, row.label, row.lease = heir.id, false, heir.inbox, heir.label, heir.lease
+  row.id, row.asked, row.inbox, row.label = heir.id, false, heir.inbox, heir.label
   row.token = number(row.token)
-  prolong(row)
+  extend(row, heir.lease)
   note_end(frees_at(row))
   put(row)
   return granted(row, true)
@@ -175,8 +194,6 @@ local function apply(row)
   end
   if change == 'units' then
     return resize(row)
-  elseif change == 'give' then
-    return row.count and give(row) or 'gone'
   elseif change == 'owner' then
     return hand_over(row)
   elseif change == 'tail' then

@@ -32,7 +32,7 @@ repeat
     break
   end
 --@ read
-  if not last then
+  if not last or above > last and above >= micros + BOUND then
     break
   end
   local seat = math.max(last + 1, above + 1, micros)

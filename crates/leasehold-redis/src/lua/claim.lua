@@ -1,7 +1,7 @@
 -- claim: asks for units of a lock.
 -- keys: the fence, the lock, the mark that refuses this claim's id
--- arguments: the claim up to its limit, as it is written; what of it is stored as it is; what else is asked; the
---   server's replication id
+-- arguments: the claim up to its limit, as it is written; what of it is stored as it is; what else is asked; the secret,
+--   the server's replication id
 -- result: how it stands
 --@ clock
 --@ format
@@ -20,34 +20,44 @@ local asked = read_claim(asked, stored, more)
 if marked and tonumber(marked) > now then
   return 'gone'
 end
-if not open(lock, alone) then
+if not open_to_change(lock, alone) then
   return 'foreign'
+end
+local own = head and head.limit == asked.limit and row_by_id(asked.id)
+if own then
+  -- Asked again: before anything is buried, or an expired waiter would lose the place that it revives. A latch that is set
+  -- belongs to nobody and lives as long as it was set for.
+  return look_after(own, asked, not (own.count and own.held > 0))
 end
 local refused = enter(asked)
 if refused then
   return refused
 end
-local own = row_by_id(asked.id)
-if own and not (own.count and own.held > 0) then
-  -- Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
-  return renew(asked)
+if asked.least > head.effective then
+  return say('lowered', head.effective)
 end
-if not own and asked.keep then
+if asked.keep then
   local left = born() + asked.min_age - now
   if left > 0 then
     return say('young', left)
   end
 end
 catch_up()
-local latch = own and row_by_id(asked.id)
-if latch then
-  -- A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
-  return close(latch.value == asked.value and granted(latch, false) or 'busy')
-end
 
 local row = row_of(asked.id, false, asked.lease, 0, 0, 0, asked.most, asked.least, now, asked.inbox,
   asked.patience, asked.lock_delay, asked.label, asked.value, asked.count, '', false)
-if (head.waiting == 0 or asked.barging) and fits(row) then
+-- Only a lowered limit can leave claims that cannot fit, and need not be waited for.
+local is_queued = head.waiting > 0 and (head.effective >= head.limit or front(0))
+local holds = (asked.barging or not is_queued) and fits(row)
+if not holds and asked.leave then
+  return close('busy')
+end
+-- A quorum's tokens are not the fence's.
+local wait = holds and asked.keep and 0 or wait_for(asked.token_above)
+if wait > 0 then
+  return close(say('ahead', wait))
+end
+if holds then
   local token
   if asked.keep then
     if not asked.again or head.last ~= asked.token_above + 1 then
@@ -59,17 +69,15 @@ if (head.waiting == 0 or asked.barging) and fits(row) then
   end
   grant(row, token)
   row.seat = token
-  prolong(row)
+  extend(row, row.lease)
   head.claims = head.claims + 1
   note_end(frees_at(row))
   remember(asked, row)
   put(row)
   return close(granted(row, true))
-elseif asked.leave then
-  return close('busy')
 end
 row.seat = number(asked.token_above)
-prolong(row)
+extend(row, row.lease)
 head.claims, head.waiting = head.claims + 1, head.waiting + 1
 put(row)
 return close(waiting(row, true))

@@ -9,15 +9,18 @@
 --@ ledger
 --@ settle
 local token = tonumber(ARGV[1])
-if not open(KEYS[2], call('MGET', KEYS[2])[1]) then
+if not open_to_change(KEYS[2], call('MGET', KEYS[2])[1]) then
   return 'foreign'
 end
 local row = head and holder(token)
 if not row or frees_at(row) <= now then
   return 'no'
 end
+refuse_copies(row)
 bury(row)
-number(token)
+if wait_for(0) == 0 then
+  number(token)
+end
 if head.last > 0 then
   -- A quorum that has not heard of it on a majority must not claim it again here.
   head.last = head.last + 1

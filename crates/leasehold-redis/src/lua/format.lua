@@ -29,10 +29,15 @@ local LEAVES = 108
 local GRACE = 10000
 -- A lock with several claims is kept this much longer than its last one, so that not every renewal moves its end.
 local SPARE = 5000
+-- For how long late copies of a request are refused: see `LATE` of the rule.
+local LATE = 60000
 -- The first byte of what is known about a set: `n`.
 local ABOUT = 110
 -- How a claim stands, as an answer: a word, then numbers of eight bytes.
 local STANDS = '>c7i8i8i8i8i8'
+-- How far numbers may be ahead of the clock, in microseconds: see fence.lua.
+local BOUND = 60000000
 local byte, sub, format, columns, numbers_at = string.byte, string.sub, string.format, struct.pack, struct.unpack
--- What the caller's server was called when the caller connected: see sure.lua.
-local here = ' ' .. ARGV[#ARGV]
+-- What the caller's server was called when the caller connected: see sure.lua. Before that the secret with which messages
+-- are proven.
+local here, secret = ' ' .. ARGV[#ARGV], ARGV[#ARGV - 1]

@@ -32,7 +32,7 @@ repeat
     break
   end
 --@ sure
-  if not is_sure then
+  if not is_sure or token > last and token >= micros + BOUND then
     break
   end
   last = math.max(last + 1, token + 1, micros)

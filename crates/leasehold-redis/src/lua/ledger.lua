@@ -1,6 +1,8 @@
 -- One lock's claims, as the rule asks for them: fetches and writes, decides nothing.
 -- A lock is kept at most this much longer than need be, when a claim that would have stayed for long goes early.
 local EXCESS = 60000
+-- How many members of the queue are fetched together where some of them may be passed over.
+local CHUNK = 64
 
 -- The lock's name; whether it is a sorted set; its head; the one claim that is not in the set; what is known about the
 -- set; and how the head was written, the claim with it.
@@ -104,9 +106,23 @@ local function rows()
   return all
 end
 
+-- The claims that hold. Waiters are not looked at: they stand behind all holders.
+local function holders()
+  if only then
+    return only.held > 0 and { only } or {}
+  end
+  local all = {}
+  for i, member in ipairs(wide and set.holders > 0 and call('ZRANGE', key, 2, 1 + 2 * set.holders) or {}) do
+    if i % 2 == 0 then
+      all[#all + 1] = parse(member)
+    end
+  end
+  return all
+end
+
 local function holder(token)
-  for _, row in ipairs(rows()) do
-    if row.held > 0 and row.token == token then
+  for _, row in ipairs(holders()) do
+    if row.token == token then
       return row
     end
   end
@@ -209,15 +225,63 @@ local function queue()
   return 2 + 2 * set.holders
 end
 
-local function front()
+-- Whether the walk passes a claim over: it asks for more than there is while the limit is lowered.
+local function is_passed_over(row)
+  return row.least > head.effective and not (row.held == 0 and row.expires and row.expires <= now)
+end
+
+-- The first of those who wait that is not passed over, and how many members stand before it in the queue. All of the
+-- first `before` are passed over. Only a lowered limit can leave such claims.
+local function front_of_lowered(before)
   if not wide then
-    return only and waits(only) and only or nil
+    return only and waits(only) and not is_passed_over(only) and only or nil, 0
+  end
+  repeat
+    local from = queue() + before
+    local members = call('ZRANGE', key, from, from + CHUNK - 1)
+    for i, member in ipairs(members) do
+      -- The members of a claim: one if it holds and wants more, else its id and the claim itself.
+      local row, size
+      if #member == 17 then
+        row, size = row_by_id(sub(member, 1, 16)), 1
+      elseif #member > 17 then
+        row, size = parse(member), 2
+      end
+      if row and not is_passed_over(row) then
+        return row, before + i - size
+      end
+    end
+    before = before + #members
+  until #members < CHUNK
+  return nil, before
+end
+
+-- The first of those who wait that is not passed over. `before` is what the last call answered, or 0.
+local function front(before)
+  if head.effective < head.limit then
+    return front_of_lowered(before)
+  elseif not wide then
+    return only and waits(only) and only or nil, 0
   end
   local first = call('ZRANGE', key, queue(), queue() + 1)
   if first[1] and #first[1] == 17 then
-    return row_by_id(sub(first[1], 1, 16))
+    return row_by_id(sub(first[1], 1, 16)), 0
   end
-  return first[2] and parse(first[2])
+  return first[2] and parse(first[2]), 0
+end
+
+-- The first who wait and hold nothing.
+local function waiters(at_most)
+  if not wide then
+    return { only and only.held == 0 and only or nil }
+  end
+  local all, from = {}, queue() + set.growing
+  for i, member in ipairs(call('ZRANGE', key, from, from + 2 * at_most - 1)) do
+    if i % 2 == 0 then
+      all[i / 2] = parse(member)
+    end
+  end
+  return all
 end
 
 local function ahead(row, at_most)
@@ -248,6 +312,14 @@ end
 -- When the first or the last of those in the set that hold ends, by its rank.
 local function end_at(rank)
   return set.holders > 0 and call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + NEVER
+end
+
+-- When the last of those who hold ends; nothing where nobody does.
+local function last_end()
+  if only then
+    return only.held > 0 and frees_at(only)
+  end
+  return wide and end_at(queue() - 1)
 end
 
 local function next_end()

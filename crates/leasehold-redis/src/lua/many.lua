@@ -1,12 +1,13 @@
 -- many: gives back and asks for many locks, each by its short way.
 -- keys: the fence, the lock of each release, the lock of each claim and the mark that refuses its id
--- arguments: how many releases, the id of each; each claim, in its three parts; the server's replication id
+-- arguments: how many releases, the id of each; each claim, in its three parts; the secret, the server's
+--   replication id
 -- result: what was found and how it stands; nil for who must ask again alone, because its way is longer
 --@ clock
 --@ format
 --@ numbers
 local releases = tonumber(ARGV[1])
-local claims = (#ARGV - 2 - releases) / 3
+local claims = (#ARGV - 3 - releases) / 3
 local answers = {}
 spare = releases + claims - 1
 for i = 1, releases do

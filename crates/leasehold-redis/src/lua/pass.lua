@@ -32,6 +32,7 @@ repeat
   end
 --@ draw
   local inbox = sub(front, 66, 81)
-  call('PUBLISH', 'leasehold.inbox:' .. inbox, inbox .. format(' %d %d %d ', seat, last, units) .. lock)
+  local said = inbox .. format(' %d %d %d ', seat, last, units) .. lock
+  call('PUBLISH', 'leasehold.inbox:' .. inbox, redis.sha1hex(secret .. said .. secret) .. ' ' .. said)
   answer = 'held'
 until true

@@ -1,6 +1,7 @@
 -- release: gives back, or leaves the queue.
 -- keys: the fence, the lock and, to refuse the id from now on, its mark
--- arguments: the claim's id, for how many milliseconds to refuse it if so, the server's replication id
+-- arguments: the claim's id, for how many milliseconds to refuse it if so, the secret,
+--   the server's replication id
 -- result: what was found
 --@ clock
 --@ format
@@ -21,7 +22,7 @@ end
 --@ fence
 --@ ledger
 --@ settle
-if not open(lock, alone) then
+if not open_to_change(lock, alone) then
   return 'foreign'
 end
 local row = head and row_by_id(id)

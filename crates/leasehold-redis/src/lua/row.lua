@@ -93,5 +93,9 @@ local function lasts_until(row)
   if not row.expires then
     return NEVER
   end
-  return row.held > 0 and frees_at(row) or row.expires + GRACE
+  if row.held == 0 then
+    return row.expires + GRACE
+  end
+  -- A latch is kept until no copy of its request can arrive any more, so that it is found to be over and not set again.
+  return frees_at(row) + (row.count and LATE or 0)
 end

@@ -7,12 +7,18 @@ local function say(word, number)
   return word .. struct.pack('>i8', number)
 end
 
-local function prolong(row)
-  local length = row.lease
+-- Starts a lease again: one of this length, or its patience where it waits. What is left of a longer one counts until it
+-- has ended.
+local function extend(row, lease)
+  local length = lease
   if row.held == 0 then
     length = row.patience
   end
   row.expires = length and math.max(now + length, row.expires or 0)
+  row.lease = lease
+  if row.held > 0 and lease then
+    row.lease = row.expires - now
+  end
 end
 
 -- What a claim is called that nobody owns.
@@ -34,16 +40,26 @@ local function keep_from(seat)
   return found
 end
 
+-- Whether a claim on the lock is alive. Does not walk through the queue: where the first waiters have all expired they
+-- are buried, and whoever asks again looks at the next ones.
 local function is_in_use()
-  if head.effective ~= head.limit then
+  local ends = last_end()
+  if head.effective ~= head.limit or ends and ends > now then
     return true
   end
-  for _, row in ipairs(rows()) do
-    if row.held > 0 and frees_at(row) > now or waits(row) and not is_expired(row) then
+  local first = waiters(BURIED_PER_CALL)
+  for _, row in ipairs(first) do
+    if not is_expired(row) then
       return true
     end
   end
-  return false
+  if #first < BURIED_PER_CALL then
+    return false
+  end
+  for _, row in ipairs(first) do
+    bury(row)
+  end
+  return true
 end
 
 -- The resource as this claim finds it, or why it may not have it.
@@ -52,11 +68,13 @@ local function enter(asked)
     head = head_of(asked.limit, asked.limit, NEVER, 0, 0)
   elseif head.limit ~= asked.limit then
     if is_in_use() then
-      return say('limit', head.limit)
+      return close(say('limit', head.limit))
     end
-    for _, row in ipairs(rows()) do
-      remove(row)
+    for _, row in ipairs(holders()) do
+      refuse_copies(row)
     end
+    -- Nobody holds any more and nobody waits: whatever is left is written over.
+    wide, only, set = false, nil, nil
     head = head_of(asked.limit, asked.limit, NEVER, head.last, head.last_until)
   end
 end
@@ -101,15 +119,11 @@ local function remember(asked, row)
   end
 end
 
-local function renew(asked)
-  local row = head and row_by_id(asked.id)
-  if not row then
-    return 'gone'
-  end
+-- Lets time pass for a claim that is there, extends its lease if it is still alive, and says how it stands.
+local function look_after(row, asked, extends)
   local alive = row.held == 0 or not is_expired(row)
-  if alive then
-    row.lease = asked.lease
-    prolong(row)
+  if alive and extends then
+    extend(row, asked.lease)
     if row.held > 0 then
       note_end(frees_at(row))
     end
@@ -123,8 +137,15 @@ local function renew(asked)
   if keep_from(row.seat) then
     -- Its own request found it promoted: the owner is alive, so the full lease may start.
     row = row_by_id(asked.id)
-    prolong(row)
-    put(row)
+    if extends then
+      extend(row, asked.lease)
+      put(row)
+    end
   end
-  return close(alive and standing(asked.id, true) or 'gone')
+  return close(alive and standing(asked.id, extends) or 'gone')
+end
+
+local function renew(asked)
+  local row = head and row_by_id(asked.id)
+  return row and look_after(row, asked, asked.extends) or 'gone'
 end

@@ -9,8 +9,9 @@ local alone, marked = there[1], there[2]
 fence = fence or there[3]
 if is_plain and not marked and not alone then
 --@ sure
-  if is_sure then
-    local token = math.max(last + 1, numbers_at('>I8', more, 1) + 1, micros)
+  local above = numbers_at('>I8', more, 1)
+  if is_sure and (above <= last or above < micros + BOUND) then
+    local token = math.max(last + 1, above + 1, micros)
     local lease = numbers_at('>I8', asked, 18)
     local ends = lease < NEVER and now + lease or NEVER
     local text = MARK .. asked .. columns('>I8I8I8I8I8', ends, now, token, token, ends) .. stored

@@ -58,6 +58,28 @@ fn perform(server: &mut Server, case: &Case) -> Seen {
     }
 }
 
+#[test]
+fn a_lock_of_expired_waiters_only_is_soon_free_for_another_limit() {
+    const WAITERS: usize = 150;
+    let mut server = Server::start();
+    let asked = |limit| {
+        let mut claim = Claim::new(Key::new("vector").unwrap(), limit, Units::Exactly(1)).unwrap();
+        (claim.lease, claim.patience) = (Some(Duration::from_secs(1)), Duration::from_secs(1));
+        Asked::Claim(claim)
+    };
+    for _ in 0..=WAITERS {
+        asked(1).ask(&mut server, EPOCH);
+    }
+    // Of those who are late, a few are removed with each request.
+    let later = EPOCH + 2_000;
+    for _ in 0..WAITERS / 64 {
+        assert!(matches!(asked(7).ask(&mut server, later).0, Said::Error(kind) if kind == "conflict"));
+    }
+    let (said, after) = asked(7).ask(&mut server, later);
+    assert!(matches!(said, Said::Granted { .. }), "{said:?}");
+    assert_eq!(after.book.rows().count(), 1);
+}
+
 /// What a store can be asked about one key.
 #[derive(Debug)]
 enum Asked {

@@ -98,3 +98,24 @@ async fn a_server_frozen_for_two_leases_loses_the_holder_by_its_deadline_and_ser
     drop(guard);
     nothing_is_left(&server, [holder, waiter]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_through_restarts_and_then_the_loss_of_everything() {
+    let mut server = Redis::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut last = 0;
+    for round in 0..6 {
+        if round == 5 {
+            server.cli(&["flushall"]);
+        } else if round > 0 {
+            server.restart();
+        }
+        // A new client each time: nobody remembers the tokens for the server.
+        let client = client(&server.url()).await;
+        let guard = acquire(&client).await;
+        assert!(guard.token() > last, "round {round}: token {} after {last}", guard.token());
+        last = guard.token();
+        guard.release().await.expect("the server answers");
+        client.close().await.expect("a client can be closed");
+    }
+    nothing_is_left(&server, []).await;
+}

@@ -147,3 +147,26 @@ async fn with_min_replicas_a_grant_that_no_replica_has_is_no_grant() {
     goes_on(&client, &witness).await;
     nothing_is_left(&primary, [client]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_isolated_primary_grants_beside_the_new_one_with_smaller_tokens() {
+    let primary = Redis::start();
+    let replica = Redis::replica_of(&primary, &[]);
+    let (before, after) = (client(&primary.url()).await, client(&replica.url()).await);
+    let witness = Witness::default();
+    goes_on(&before, &witness).await;
+    let fence = ["get", "leasehold.fence"];
+    wait_until("the replica has it", SERVED, || replica.cli(&fence) == primary.cli(&fence));
+    // Another primary is chosen, and the old one does not hear of it.
+    replica.cli(&["replicaof", "no", "one"]);
+    let old = acquire(&before).await;
+    witness.granted(&old);
+    let new = acquire(&after).await;
+    witness.granted_again(&new);
+    assert!(old.is_valid() && new.is_valid(), "the safety page is too strict");
+    old.release().await.expect("the old primary answers");
+    let late = acquire(&before).await;
+    assert!(late.token() < new.token(), "{} after {}", late.token(), new.token());
+    drop((late, new));
+    nothing_is_left(&replica, [before, after]).await;
+}

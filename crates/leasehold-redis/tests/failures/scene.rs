@@ -122,7 +122,7 @@ pub(crate) async fn goes_on(client: &Client, witness: &Witness) {
     }
 }
 
-/// Nothing but fences is left on the server when its clients are gone, and no task of theirs.
+/// Nothing but fences and the secret is left on the server when its clients are gone, and no task of theirs.
 pub(crate) async fn nothing_is_left(server: &Redis, clients: impl IntoIterator<Item = Client>) {
     for client in clients {
         client.close().await.expect("a client can be closed");
@@ -132,7 +132,8 @@ pub(crate) async fn nothing_is_left(server: &Redis, clients: impl IntoIterator<I
         let strange = said.lines().filter(|line| !but.iter().any(|known| line.contains(known)));
         strange.filter(|line| !line.is_empty()).count()
     };
-    wait_until("no key is left", GONE, || lines(&["keys", "leasehold*"], &["leasehold.fence"]) == 0);
+    let ours = ["leasehold.fence", "leasehold.secret"];
+    wait_until("no key is left", GONE, || lines(&["keys", "leasehold*"], &ours) == 0);
     wait_until("no subscription is left", GONE, || lines(&["pubsub", "channels", "leasehold*"], &[]) == 0);
     wait_until("no task is left", GONE, || Handle::current().metrics().num_alive_tasks() == 0);
     // Its own question, its sentinels, and servers that keep a connection for the next key that they move.

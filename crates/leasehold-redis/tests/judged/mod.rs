@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_servers::{Mode, Proxy};
 
@@ -109,8 +109,8 @@ impl<P: Place> Fixture for Judged<P> {
         LEASE
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -119,6 +119,10 @@ impl<P: Place> Fixture for Judged<P> {
 
     fn heal(&self) -> Hook<'_> {
         self.set(Mode::Pass)
+    }
+
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
     }
 
     fn restart_server(&self) -> Hook<'_> {

@@ -66,7 +66,7 @@ async fn a_killed_server_delays_only_its_own_keys_until_its_replica_takes_over()
     let ear = open(&link).await.unwrap();
     let [sick, well, _] = keys(&cluster);
     link.call(count_on(&sick)).await.unwrap();
-    eventually("its replica has it", || cluster.server(3).cli(&["dbsize"]) == "1").await;
+    eventually("its replica has it", || cluster.server(3).cli(&["keys", &sick]) == sick).await;
     cluster.server(0).process().kill();
     let start = std::time::Instant::now();
     link.call(count_on(&well)).await.unwrap();

@@ -38,7 +38,8 @@ async fn ask_all(link: &Link, claims: &[Claim]) -> Vec<Result<Answer>> {
 async fn ready() -> (Redis, Link) {
     let server = Redis::start();
     // However busy the machine is.
-    let link = Link::new(Target::parse(&format!("{}?timeout=30s", server.url())).unwrap());
+    let target = Target::parse(&format!("{}?timeout=30s", server.url())).unwrap();
+    let link = Link::new(target, Secret::random().unwrap());
     for _ in 0..2 {
         let claims = fresh();
         assert!(ask_all(&link, &claims).await.iter().all(is_held));
@@ -77,7 +78,7 @@ async fn requests_that_come_together_are_few_calls_and_have_numbers_of_their_own
         assert_eq!(found.unwrap(), Released::Held);
     }
     assert_eq!(calls(&server) - before, 12);
-    assert_eq!(server.cli(&["keys", "*"]), "leasehold.fence");
+    assert_eq!(server.cli(&["keys", "leasehold{*"]), "");
 }
 
 #[tokio::test]

@@ -191,7 +191,20 @@ async fn a_wrong_password_is_denied() {
 #[tokio::test]
 async fn a_right_that_is_missing_is_denied_and_named() {
     let server = Redis::start();
-    server.cli(&["acl", "setuser", "u", "on", ">p", "~*", "&*", "+subscribe", "+eval", "+evalsha"]);
+    server.cli(&[
+        "acl",
+        "setuser",
+        "u",
+        "on",
+        ">p",
+        "~*",
+        "&*",
+        "+subscribe",
+        "+eval",
+        "+evalsha",
+        "+get",
+        "+set",
+    ]);
     let url = server.url().replace("redis://", "redis://u:p@");
     let error = count(&link(&url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -227,7 +240,8 @@ async fn a_replica_says_what_to_do() {
 
 #[tokio::test]
 async fn a_server_of_a_cluster_says_what_to_do() {
-    let server = Redis::with(&["--cluster-enabled", "yes", "--cluster-port", "0"]);
+    let bus = leasehold_servers::free_port().to_string();
+    let server = Redis::with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
     let error = count(&link(&server.url())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let error = open(&link(&Redis::start().url().replace("redis:", "redis+cluster:"))).await.unwrap_err();

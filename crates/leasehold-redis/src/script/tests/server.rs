@@ -14,10 +14,14 @@ use crate::{names, reply};
 /// In place of `clock.lua`. Far in the future, so that the server itself forgets nothing.
 const HAND: &str = "local call = redis.call\nlocal now = tonumber(call('GET', 'clock'))\nlocal micros = now * 1000\nlocal second = string.sub(call('GET', 'clock'), 1, 10)\n";
 
+/// What callers prove messages with.
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
 static LOAD: Script = Script::new("load", include_str!("load.lua"));
 
-/// A year after any day on which this may run.
-pub(super) const EPOCH: u64 = 2_500_000_000_000;
+/// Long after any day on which this may run, and half a minute before the numbers that the vectors count from: a fence
+/// is never further ahead of its clock than a minute.
+pub(super) const EPOCH: u64 = 4_999_999_970_000;
 
 /// All ids that are refused, and until when.
 const MARKS: &str = r"
@@ -111,11 +115,18 @@ impl Server {
             assert_ne!(source, call.script.source());
             redis::cmd("SCRIPT").arg("LOAD").arg(source).query(connection).unwrap()
         });
-        call.command("EVALSHA", sha1, here)
+        call.command("EVALSHA", sha1, SECRET, here)
     }
 
     pub(super) fn flush(&mut self) {
         redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+    }
+
+    /// The fence's record; empty if there is none.
+    pub(super) fn fence(&mut self) -> String {
+        let text: Option<String> =
+            redis::cmd("GET").arg("leasehold.fence").query(&mut self.connection).unwrap();
+        text.unwrap_or_default()
     }
 
     pub(super) fn set_fence(&mut self, text: &str) {
