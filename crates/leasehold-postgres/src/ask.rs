@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Change, Claim, IfBusy, Key, Order, QuorumTerms};
+use leasehold_core::{Change, Claim, Extend, IfBusy, Key, Order, QuorumTerms};
 use tokio_postgres::types::ToSql;
 
 use crate::names::encode;
@@ -80,25 +80,28 @@ pub(crate) fn claims(claims: &[Claim]) -> Call {
     )
 }
 
-pub(crate) fn renew(claims: &[Claim]) -> Call {
+/// Renewals of many. Without `wait`, a claim whose row another session keeps is answered as it stands; with it, the
+/// statement waits for the rows so long.
+pub(crate) fn renew(claims: &[Claim], wait: Option<Duration>) -> Call {
     call!(
         Verb::Renew,
         claims.iter().map(|claim| encode(claim.key.as_str())).collect::<Vec<_>>(),
         claims.iter().map(|claim| claim.id.as_bytes().to_vec()).collect::<Vec<_>>(),
-        claims.iter().map(|claim| claim.lease.map(millis)).collect::<Vec<_>>(),
+        claims.iter().map(extension).collect::<Vec<_>>(),
         claims.iter().map(keep).collect::<Vec<_>>(),
+        wait.map(millis),
     )
 }
 
 pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
-    let (mut n, mut op, mut value, mut heir) = (None, None, None, None);
+    let (mut n, mut op, mut token, mut value, mut heir) = (None, None, None, None, None);
     let word = match change {
         Change::Units { to, op: which } => {
             (n, op) = (Some(number(*to)), Some(which.cast_signed()));
             "units"
         }
-        Change::Give { n: less, op: which } => {
-            (n, op) = (Some(number(*less)), Some(which.cast_signed()));
+        Change::Give { n: less, op: which, token: latch } => {
+            (n, op, token) = (Some(number(*less)), Some(which.cast_signed()), Some(number(*latch)));
             "give"
         }
         Change::Value { to, op: which } => {
@@ -133,6 +136,7 @@ pub(crate) fn amend(claim: &Claim, change: &Change) -> Call {
         word,
         n,
         op,
+        token,
         value,
         heir.map(|heir| heir.id.as_bytes().to_vec()),
         heir.map(|heir| heir.inbox.0.cast_signed()),
@@ -183,6 +187,14 @@ pub(crate) fn sweep(after: String, at_most: i32) -> Call {
 /// Who holds the lock of a session that is called like this.
 pub(crate) fn holders(verb: Verb, text: String) -> Call {
     call!(verb, text)
+}
+
+/// What a renewal extends the lease by; zero for nothing.
+fn extension(claim: &Claim) -> Option<i64> {
+    match claim.extend {
+        Extend::Lease => claim.lease.map(millis),
+        Extend::Nothing => Some(0),
+    }
 }
 
 fn keep(claim: &Claim) -> Option<i64> {

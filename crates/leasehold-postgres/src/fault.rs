@@ -1,10 +1,20 @@
 //! What it means when the database refuses, fails or says nothing.
 
 use leasehold_core::{Error, ErrorKind};
+use leasehold_sql::TOO_FAR_AHEAD;
 use tokio_postgres::error::{Severity, SqlState};
 
 /// The code that `begin_1` raises.
 const ISOLATION: &str = "LH001";
+
+/// The code of `number_1` and `awake_1` when numbers would get too far ahead of the clock.
+const CLOCK: &str = "LH002";
+
+/// The code of tables that have another format.
+const FORMAT: &str = "LH003";
+
+/// The code of `draw_1` when a dump was restored between two statements of one request.
+const REPLACED: &str = "LH004";
 
 /// Why a statement has no answer.
 #[derive(Debug)]
@@ -49,6 +59,8 @@ fn refusal(cause: tokio_postgres::Error) -> Error {
             ErrorKind::Invalid,
             "a pooler hides our settings: set default_transaction_isolation to 'read committed' for this user",
         ),
+        CLOCK => (ErrorKind::Unavailable, TOO_FAR_AHEAD),
+        REPLACED => (ErrorKind::Unavailable, "the sequence of tokens was replaced at this moment: try again"),
         "57014" | "55P03" => (ErrorKind::Unavailable, "the lock's row was not to be had in time: try again"),
         "40001" | "40P01" => (ErrorKind::Unavailable, "others were in the way: try again"),
         "53100" => (ErrorKind::Unavailable, "the database's disk is full: free some space"),
@@ -93,10 +105,13 @@ pub(crate) fn is_over(error: &tokio_postgres::Error) -> bool {
     code(error).is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code))
 }
 
-/// Whether a pooler refused the settings of our session.
+/// Whether a pooler refused the settings of our session when we connected. PgBouncer names the startup parameter; RDS Proxy
+/// supports no command-line options. A server that has another reason also refuses the next attempt, without settings.
 pub(crate) fn is_pooler(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|said| {
-        said.code() == &SqlState::PROTOCOL_VIOLATION && said.message().contains("startup parameter")
+    error.as_db_error().is_some_and(|said| match *said.code() {
+        SqlState::PROTOCOL_VIOLATION => said.message().contains("startup parameter"),
+        SqlState::FEATURE_NOT_SUPPORTED => true,
+        _ => false,
     })
 }
 
@@ -131,6 +146,12 @@ impl Unreachable {
                 "the lock tables are missing and this user may not make them: run the statements of \
                  `leasehold store init --print-sql`, or give it the right",
             ),
+            ISOLATION => (
+                ErrorKind::Invalid,
+                "a pooler hides our settings: set default_transaction_isolation to 'read committed' for this user",
+            ),
+            CLOCK => (ErrorKind::Unavailable, TOO_FAR_AHEAD),
+            FORMAT => (ErrorKind::Conflict, "the lock tables were made by another version of leasehold"),
             "25006" | "55000" => {
                 (ErrorKind::Unavailable, "the server is a standby, or read-only: name the primary")
             }
@@ -187,4 +208,47 @@ fn is_certificate(error: &tokio_postgres::Error) -> bool {
         next = cause.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    /// How the driver reports a server that answers every connection with this error.
+    async fn refused_with(code: &str, message: &str) -> tokio_postgres::Error {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url =
+            format!("postgres://app@{}/app?sslmode=disable", listener.local_addr().expect("it is bound"));
+        let fields = format!("SFATAL\0VFATAL\0C{code}\0M{message}\0\0");
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let length = u32::try_from(fields.len() + 4).unwrap();
+            let answer = [&b"E"[..], &length.to_be_bytes(), fields.as_bytes()].concat();
+            stream.write_all(&answer).await.unwrap();
+        };
+        let (connected, ()) = tokio::join!(tokio_postgres::connect(&url, NoTls), server);
+        connected.map(drop).expect_err("the server refuses everything")
+    }
+
+    #[tokio::test]
+    async fn poolers_that_refuse_our_settings_are_recognised() {
+        for (code, message) in [
+            ("08P01", "unsupported startup parameter: options"),
+            ("0A000", "Feature not supported: RDS Proxy currently doesn't support command-line options."),
+        ] {
+            assert!(is_pooler(&refused_with(code, message).await), "{message}");
+        }
+        for (code, message) in [
+            ("08P01", "expected password response, got message type 88"),
+            ("28P01", "password authentication failed for user \"app\""),
+            ("57P03", "the database system is starting up"),
+        ] {
+            assert!(!is_pooler(&refused_with(code, message).await), "{message}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use leasehold_core::{
 use crate::ask;
 use crate::link::{Ask, Link};
 use crate::names::encode;
+use crate::renewal;
 use crate::reply;
 
 /// How many locks a page of `list` has.
@@ -35,6 +36,7 @@ pub static INFO: Info = Info {
     expiry_slack: Duration::ZERO,
     // A few milliseconds of the server's time.
     batch: 400,
+    checks: Vec::new(),
 };
 
 /// Claims in tables.
@@ -148,12 +150,9 @@ impl Store for Leased {
 
     fn renew<'a>(&'a self, claims: &'a [Claim]) -> Fut<'a, Vec<Answer>> {
         Box::pin(async move {
-            let rows = self.link.call(ask::renew(claims)).await?;
-            if rows.len() != claims.len() {
-                return Err(reply::strange("another number of renewals"));
-            }
+            let answers = renewal::renew(&self.link, claims).await?;
             self.sweep();
-            rows.iter().zip(claims).map(|(row, claim)| reply::answer(row, claim)).collect()
+            Ok(answers)
         })
     }
 

@@ -5,8 +5,11 @@ mod fault;
 mod lease;
 mod link;
 mod names;
+mod proof;
+mod renewal;
 mod reply;
 mod session;
+mod settings;
 mod sql;
 mod store;
 #[cfg(test)]

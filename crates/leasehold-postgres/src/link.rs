@@ -73,7 +73,7 @@ impl Link {
         };
         Ok(Self {
             inner: Arc::new(Inner {
-                way: Arc::new(Way { target, texts }),
+                way: Arc::new(Way::new(target, texts)),
                 pool: Mutex::new(pool),
                 changed: Notify::new(),
                 crowd: Crowd::default(),
@@ -137,10 +137,20 @@ impl Link {
     }
 
     async fn call_until(&self, call: &Call, until: Instant) -> Result<Vec<Row>> {
-        let wire = self.connected(until).await?;
+        self.send(&self.connected(until).await?, call, until).await
+    }
+
+    /// Makes a call that may wait at the server, on a connection with nothing else to do: calls behind it would wait with it.
+    /// `Unavailable` if there is no such connection by then. A caller that drops the future keeps the connection in use.
+    pub(crate) async fn call_apart(&self, call: &Call, by: Instant) -> Result<Vec<Row>> {
+        let wire = self.connected_to(Busyness::Idle, by).await?;
+        self.send(&wire, call, Instant::now() + self.target().timeout).await
+    }
+
+    async fn send(&self, wire: &Arc<Wire>, call: &Call, until: Instant) -> Result<Vec<Row>> {
         wire.send(call, until).await.map_err(|silence| {
             if silence.is_broken() {
-                self.forget(&wire);
+                self.forget(wire);
             }
             silence.into_error()
         })
@@ -157,6 +167,11 @@ impl Link {
 
     /// The connection with the least to do.
     async fn connected(&self, until: Instant) -> Result<Arc<Wire>> {
+        self.connected_to(Busyness::Any, until).await
+    }
+
+    /// The connection with the least to do, if it is no busier than that.
+    async fn connected_to(&self, at_most: Busyness, until: Instant) -> Result<Arc<Wire>> {
         let inner = &self.inner;
         let attempts = locked(&inner.pool).attempts;
         loop {
@@ -173,7 +188,8 @@ impl Link {
                     pool.opening = true;
                     self.make_another();
                 }
-                if let Some(wire) = best {
+                let is_busy = best.is_some();
+                if let Some(wire) = best.filter(|wire| at_most == Busyness::Any || wire.busy() == 0) {
                     return Ok(wire);
                 }
                 let trouble = pool.trouble.as_ref().filter(|_| pool.attempts > attempts);
@@ -182,7 +198,11 @@ impl Link {
                 } else if now >= until {
                     return Err(no_connection());
                 }
-                if pool.opening { until } else { until.min(pool.not_before) }
+                match (pool.opening, is_busy) {
+                    (_, true) => until.min(now + LOOK_AGAIN),
+                    (true, false) => until,
+                    (false, false) => until.min(pool.not_before),
+                }
             };
             let _ = timeout_at(wait, changed).await;
         }
@@ -213,6 +233,16 @@ impl Link {
         });
     }
 }
+
+/// How much a connection may have to do already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busyness {
+    Any,
+    Idle,
+}
+
+/// How often to look for a connection with nothing to do.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// How often to look for connections that nobody needs any more.
 const REST: Duration = Duration::from_secs(15);

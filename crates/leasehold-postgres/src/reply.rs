@@ -11,9 +11,18 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSqlOwned;
 
 use crate::names;
+use crate::proof::Secret;
 
 /// The database's word for a time that never comes; whatever is beyond it is just as far.
 const NEVER: i64 = 1 << 62;
+
+/// The first word about a claim whose lock's row another session kept: it was not extended.
+const KEPT: &str = "kept ";
+
+/// Whether another session kept the row of a claim's lock.
+pub(crate) fn is_kept(row: &Row) -> bool {
+    row.try_get::<_, &str>(0).is_ok_and(|said| said.starts_with(KEPT))
+}
 
 /// How a claim stands.
 pub(crate) fn answer(row: &Row, claim: &Claim) -> Result<Answer> {
@@ -22,7 +31,8 @@ pub(crate) fn answer(row: &Row, claim: &Claim) -> Result<Answer> {
         Ok::<_, Error>(left.map(|left| u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)))
     };
     let units = || get::<Option<i64>>(row, 3).map(|n| n.unwrap_or(0).cast_unsigned());
-    Ok(match get::<String>(row, 0)?.as_str() {
+    let said = get::<&str>(row, 0)?;
+    Ok(match said.strip_prefix(KEPT).unwrap_or(said) {
         "granted" => Answer::Granted(Grant {
             seat: number(row, 1)?,
             token: number(row, 2)?,
@@ -60,6 +70,12 @@ fn refusal(why: &str, n: u64, limit: u64) -> Error {
             ),
         ),
         "units" => Error::new(ErrorKind::Invalid, format!("cannot hold that many units: hold from 1 to {n}")),
+        "lowered" => Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "cannot hold that many units: the limit was lowered to {n}: ask for fewer, or raise the limit"
+            ),
+        ),
         "uncounted" => conflict("in use, but not as a latch: count down on another key"),
         "heir" => conflict("the heir has a claim already: adopt with a new id"),
         _ => strange("an answer"),
@@ -152,14 +168,20 @@ fn stored(row: &Row) -> Result<Option<Stored>> {
 pub(crate) enum Heard {
     Promoted(Promotion),
     Look(Key),
+    /// Without a valid proof. Anybody can have sent it, so it says no more than that the lock is worth a look.
+    Unproven(Key),
 }
 
-/// Reads a message: seat, token, units and the name; three zeros for "look".
-pub(crate) fn heard(inbox: Inbox, payload: &str) -> Option<Heard> {
-    let mut words = payload.splitn(4, ' ');
+/// Reads a message: seat, token, units, the name and the proof; three zeros for "look".
+pub(crate) fn heard(inbox: Inbox, payload: &str, secret: &Secret) -> Option<Heard> {
+    let (body, proof) = payload.rsplit_once(' ')?;
+    let mut words = body.splitn(4, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();
     let (seat, token, units) = (number()?, number()?, number()?);
     let key = names::key(words.next()?)?;
+    if !secret.proves(&names::channel(inbox), body, proof) {
+        return Some(Heard::Unproven(key));
+    }
     Some(match seat {
         0 => Heard::Look(key),
         _ => Heard::Promoted(Promotion { key, inbox, seat, token, units }),
@@ -211,16 +233,27 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_its_lock_whatever_it_is_called() {
-        let name = "a b \0 \\";
+    fn a_proven_message_names_its_lock_whatever_it_is_called() {
+        let (name, secret) = ("a b \0 \\", Secret::default());
+        secret.set(Some(b"secret".to_vec()));
         let key = Key::new(name).unwrap();
-        let payload = format!("7 8 1 {}", names::encode(name));
-        let (inbox, promotion) =
-            (Inbox(5), |key| Promotion { key, inbox: Inbox(5), seat: 7, token: 8, units: 1 });
-        assert_eq!(heard(inbox, &payload), Some(Heard::Promoted(promotion(key.clone()))));
-        assert_eq!(heard(inbox, &format!("0 0 0 {}", names::encode(name))), Some(Heard::Look(key)));
-        for odd in ["", "1", "1 2 3", "x y z k", "1 2 3 \\x"] {
-            assert_eq!(heard(inbox, odd), None, "{odd}");
+        let proven = |inbox, body: &str| {
+            format!("{body} {}", secret.proof(&names::channel(inbox), body).expect("there is a secret"))
+        };
+        let inbox = Inbox(5);
+        let (body, look) =
+            (format!("7 8 1 {}", names::encode(name)), format!("0 0 0 {}", names::encode(name)));
+        let promotion = Promotion { key: key.clone(), inbox, seat: 7, token: 8, units: 1 };
+        assert_eq!(heard(inbox, &proven(inbox, &body), &secret), Some(Heard::Promoted(promotion)));
+        assert_eq!(heard(inbox, &proven(inbox, &look), &secret), Some(Heard::Look(key.clone())));
+        let (elsewhere, forged) = (proven(Inbox(6), &body), format!("{body} 00"));
+        for unproven in [elsewhere, forged, proven(inbox, &body).replacen('7', "6", 1)] {
+            assert_eq!(heard(inbox, &unproven, &secret), Some(Heard::Unproven(key.clone())), "{unproven}");
+        }
+        // Without a secret nothing is proven.
+        assert_eq!(heard(inbox, &proven(inbox, &body), &Secret::default()), Some(Heard::Unproven(key)));
+        for odd in ["", "1", "1 2 3", "x y z k -", "1 2 3 \\x -"] {
+            assert_eq!(heard(inbox, odd, &secret), None, "{odd}");
         }
     }
 }

@@ -35,13 +35,14 @@ pub static ADVISORY: Info = Info {
     // What our side may do first.
     expiry_slack: MARGIN,
     batch: 400,
+    checks: Vec::new(),
 };
 
 /// How much later than our side the server ends a line that was silent: it is there for when our side is not.
 const MARGIN: Duration = Duration::from_millis(250);
 
 /// What row locks are and promise.
-pub static ROWLOCK: Info = Info { name: "postgres", ..ADVISORY };
+pub static ROWLOCK: Info = Info { name: "postgres", checks: Vec::new(), ..ADVISORY };
 
 /// How many locks are given back between two looks for rows that dead clients left, and how many one look removes.
 const SWEEP_EVERY: u64 = 32;
@@ -90,16 +91,15 @@ impl Locks {
             said = Said::prepare(&client, way).await;
         }
         let said = said.map_err(failed)?;
-        let greet = inside(&way.target.schema, GREET);
-        let row = client.query_typed_one(&greet, &[]).await.map_err(failed)?;
+        let row = client.query_typed_one(NUMBER, &[]).await.map_err(failed)?;
         let number = row.try_get::<_, i32>(0).map_err(failed)?.unsigned_abs();
         let given = self.given.clone();
         Ok(Line { client, task, said, number: number.into(), link: self.link.clone(), given })
     }
 }
 
-/// Who we are to the server. Tokens rise through a crash because of the leap, so that no grant waits for the disk.
-const GREET: &str = "SELECT pg_backend_pid(), leasehold.leap_1()";
+/// The server's number for this session.
+const NUMBER: &str = "SELECT pg_backend_pid()";
 
 impl Database for Locks {
     type Connection = Line;
@@ -171,13 +171,14 @@ impl std::fmt::Debug for Said {
 }
 
 /// First for who shares, then for who is alone. The number is drawn when the lock is there: tokens rise in the order of grants.
+/// It is drawn from the sequence that is there then, even if a dump was restored since this session connected.
 fn takes(mode: Mode) -> [String; 2] {
     match mode {
         Mode::RowLock => rows(" SKIP LOCKED"),
         _ => ["_shared", ""].map(|how| {
             format!(
                 "SELECT CASE WHEN pg_try_advisory_lock{how}(hashtextextended($1, 0)) \
-                 THEN nextval('leasehold.numbers') END"
+                 THEN CASE WHEN leasehold.follow_1() THEN leasehold.draw_1() END END"
             )
         }),
     }
@@ -192,7 +193,7 @@ fn waits(mode: Mode) -> [String; 2] {
             format!(
                 "SELECT CASE WHEN set_config('lock_timeout', $2, true) IS NOT NULL \
                  THEN CASE WHEN pg_advisory_lock{how}(hashtextextended($1, 0))::text IS NOT NULL \
-                 THEN nextval('leasehold.numbers') END END"
+                 THEN CASE WHEN leasehold.follow_1() THEN leasehold.draw_1() END END END"
             )
         }),
     }
@@ -203,7 +204,7 @@ fn rows(if_locked: &str) -> [String; 2] {
             // The row is locked inside; what is outside happens after that. The name of the program ends with the transaction.
             format!(
                 "WITH it AS MATERIALIZED (SELECT FROM leasehold.rows r WHERE r.name = $1 FOR {how}{if_locked}) \
-                 SELECT nextval('leasehold.numbers'), \
+                 SELECT leasehold.draw_1(), \
                  set_config('application_name', 'leasehold row {how} ' || to_hex(hashtextextended($2, 0)), true) FROM it"
             )
     })
@@ -214,7 +215,9 @@ const GIVE: [&str; 2] = [
     "SELECT pg_advisory_unlock(hashtextextended($1, 0))",
 ];
 
-const MAKE: &str = "INSERT INTO leasehold.rows (name) VALUES ($1) ON CONFLICT DO NOTHING";
+/// Before the transaction that keeps the row: one that stays open must not keep others from following the sequence.
+const MAKE: &str =
+    "INSERT INTO leasehold.rows (name) SELECT $1 WHERE leasehold.follow_1() ON CONFLICT DO NOTHING";
 
 /// Only what nobody has locked, and nobody is about to.
 const CLEAN: &str = "DELETE FROM leasehold.rows WHERE name IN \

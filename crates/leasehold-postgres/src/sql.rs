@@ -4,11 +4,13 @@ use leasehold_core::Result;
 use tokio_postgres::types::Type;
 
 use crate::names::check_schema;
+use crate::settings;
 
 const TABLES: &str = include_str!("sql/tables.sql");
 
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/basics.sql"),
+    include_str!("sql/draw.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/answers.sql"),
     include_str!("sql/enter.sql"),
@@ -19,13 +21,29 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/amend.sql"),
     include_str!("sql/evict.sql"),
     include_str!("sql/sweep.sql"),
+    // Last, because it calls some of the functions.
+    include_str!("sql/numbers.sql"),
 ];
 
-/// Only one at a time makes the tables: two would fail on each other's.
-const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold.init', 0));\n";
+/// Names without a schema are the server's own: another user's function must not run with our rights. A crash must not forget
+/// where the numbers start. And one session at a time makes the tables, because two would fail on each other's. Every role of
+/// the database can hold that lock, so the wait for it ends: where two sessions do fail on each other's, the later one finds the
+/// tables there.
+const ALONE: &str = "SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL synchronous_commit = on;
+DO $$
+DECLARE
+    before text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '500ms', true);
+    PERFORM pg_advisory_xact_lock(hashtextextended('leasehold.init', 0));
+    PERFORM set_config('lock_timeout', before, true);
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END $$;\n";
 
 /// The version of what is stored.
-pub(crate) const FORMAT: i32 = 1;
+pub(crate) const FORMAT: i32 = 2;
 
 /// The statements that make everything a store needs in this schema. They can be run again.
 ///
@@ -100,9 +118,10 @@ impl Verb {
                 "SELECT * FROM leasehold.claims_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
                  $16, $17, $18)"
             }
-            Self::Renew => "SELECT * FROM leasehold.renew_1($1, $2, $3, $4)",
+            Self::Renew => "SELECT * FROM leasehold.renew_1($1, $2, $3, $4, $5)",
             Self::Amend => {
-                "SELECT * FROM leasehold.amend_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+                "SELECT * FROM leasehold.amend_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
+                 $15)"
             }
             Self::Release => "SELECT leasehold.release_1($1, $2, $3, $4)",
             Self::Releases => "SELECT * FROM leasehold.releases_1($1, $2, $3, $4)",
@@ -140,8 +159,8 @@ impl Verb {
         match self {
             Self::Claim => &[T, B, N, N, N, F, F, N, N, N, N, N, T, B, N, N, N, F],
             Self::Claims => &[TS, BS, NS, NS, NS, FS, FS, NS, NS, NS, NS, NS, TS, BS, NS, NS, NS, FS],
-            Self::Renew => &[TS, BS, NS, NS],
-            Self::Amend => &[T, B, N, F, N, N, T, N, N, B, B, N, T, N],
+            Self::Renew => &[TS, BS, NS, NS, N],
+            Self::Amend => &[T, B, N, F, N, N, T, N, N, N, B, B, N, T, N],
             Self::Release => &[T, B, N, N],
             Self::Releases => &[TS, BS, NS, NS],
             Self::Evict => &[T, N],
@@ -158,6 +177,7 @@ impl Verb {
 pub(crate) struct Statements {
     texts: [String; 12],
     pub(crate) greet: String,
+    pub(crate) secret: String,
     pub(crate) init: String,
 }
 
@@ -167,8 +187,9 @@ impl Statements {
             texts: Verb::ALL.map(|verb| inside(schema, verb.text())),
             greet: inside(
                 schema,
-                "SELECT leasehold.greet_1(), current_setting('leasehold_store.direct', true) IS NOT NULL",
+                &format!("SELECT g.format, g.secret, {} FROM leasehold.greet_1() g", settings::COLUMNS),
             ),
+            secret: inside(schema, "SELECT s.secret FROM leasehold.secret s"),
             init: init_sql(schema)?,
         })
     }

@@ -1,10 +1,10 @@
 //! The store that a URL names, in the mode that it names.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Change, Claim, Fut, Inbox, Info, Key, Page, Released, Result, Snapshot, Store, Wakes,
+    Answer, Change, Check, Claim, Fut, Inbox, Info, Key, Page, Released, Result, Snapshot, Store, Wakes,
 };
 use leasehold_sql::Mode;
 
@@ -25,6 +25,8 @@ use crate::url::Target;
 pub struct Postgres {
     link: Link,
     store: Arc<dyn Store>,
+    /// What the store promises on the server that it found first.
+    info: Arc<OnceLock<Info>>,
 }
 
 impl Postgres {
@@ -41,7 +43,19 @@ impl Postgres {
             Mode::Advisory => Arc::new(session::advisory(link.clone())),
             Mode::RowLock => Arc::new(session::rowlock(link.clone())),
         };
-        Ok(Self { link, store })
+        Ok(Self { link, store, info: Arc::default() })
+    }
+
+    /// Notes what the store promises with the settings that it found, and warns once where that is less than usual. Every
+    /// connection was refused already where a setting must be.
+    fn judge(&self) -> Result<()> {
+        let Some(settings) = self.link.way().settings() else { return Ok(()) };
+        let info = settings.info(self.store.info());
+        if self.info.get().is_none() {
+            Check::judge(&info.checks, info.name)?;
+        }
+        let _ = self.info.set(info);
+        Ok(())
     }
 
     /// The statements that make everything this store needs, for those who run migrations themselves. They can be run
@@ -69,11 +83,14 @@ impl Postgres {
 
 impl Store for Postgres {
     fn info(&self) -> &Info {
-        self.store.info()
+        self.info.get().unwrap_or_else(|| self.store.info())
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
-        self.store.open(inbox, wakes)
+        Box::pin(async move {
+            self.store.open(inbox, wakes).await?;
+            self.judge()
+        })
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {

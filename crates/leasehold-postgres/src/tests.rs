@@ -68,7 +68,7 @@ impl Asked {
         let key = server.key.clone();
         let call = match self {
             Self::Claim(claim) => ask::claim(claim),
-            Self::Renew(claim) => ask::renew(std::slice::from_ref(claim)),
+            Self::Renew(claim) => ask::renew(std::slice::from_ref(claim), None),
             Self::Amend(claim, change) => ask::amend(claim, change),
             Self::Release(claim, refuse_for) => ask::release(claim, *refuse_for),
             Self::Evict(token) => ask::evict(&key, *token),

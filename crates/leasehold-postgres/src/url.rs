@@ -110,10 +110,11 @@ impl Target {
 
     fn with(&self, more: &str) -> Config {
         let (mut config, millis) = (self.config.clone(), self.patience().as_millis());
-        // The last three: each statement is planned once, by its keys, whatever the tables looked like when they were last
-        // vacuumed, and never compiled. A plan that was made for an empty table would read all of a full one.
+        // Names without a schema are the server's own, never those of another user. The last three: each statement is planned
+        // once, by its keys, whatever the tables looked like when they were last vacuumed, and never compiled. A plan that was
+        // made for an empty table would read all of a full one.
         config.options(format!(
-            "-c leasehold_store.direct=1 -c default_transaction_isolation=read\\ committed \
+            "-c leasehold_store.direct=1 -c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed \
              -c default_transaction_read_only=off -c default_transaction_deferrable=off -c statement_timeout={millis} \
              -c lock_timeout=0 {more} -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
         ));

@@ -1,6 +1,8 @@
 //! What is particular to PostgreSQL: isolation, rights, poolers, TLS, and what is left when somebody drops the tables.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod recipes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,17 +85,13 @@ async fn behind_a_pooler_one_holds_and_who_waits_is_served() {
     }
 }
 
-const RIGHTS: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA leasehold TO app;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO app;
-    GRANT USAGE, UPDATE, SELECT ON ALL SEQUENCES IN SCHEMA leasehold TO app";
-
 #[tokio::test]
 async fn the_rights_that_the_documentation_lists_are_enough() {
     let server = Server::start();
     server.sql(&init_sql("leasehold").unwrap());
     // Those who run migrations may run them again.
     server.sql(&init_sql("leasehold").unwrap());
-    server.sql(RIGHTS);
+    server.sql(&recipes::rights("app"));
     let store = store(&server.url().replace("postgres@", "app@"));
     let (first, second) = (claim("k"), claim("k"));
     let held = token(&store, &first).await;
@@ -103,8 +101,8 @@ async fn the_rights_that_the_documentation_lists_are_enough() {
     assert_eq!(store.list("", None).await.unwrap().resources.len(), 1);
     assert!(store.evict(&first.key, held).await.unwrap());
     assert_eq!(store.release(&second, Some(SOON)).await.unwrap(), Released::Held);
-    let above = Claim { token_above: 1 << 60, ..claim("high") };
-    assert!(token(&store, &above).await > 1 << 60);
+    let above = Claim { token_above: held + 500, ..claim("high") };
+    assert!(token(&store, &above).await > held + 500);
     store.vacuum().await.unwrap();
 }
 
@@ -155,17 +153,29 @@ async fn tables_that_somebody_drops_are_made_again_and_tokens_go_on_rising() {
 }
 
 #[tokio::test]
-async fn tokens_leap_on_another_timeline() {
+async fn a_store_on_another_timeline_is_young() {
     let server = Server::start();
-    let one = claim("k");
-    let before = token(&store(&server.url()), &one).await;
+    let before = token(&store(&server.url()), &claim("k")).await;
     // As a standby finds it that took over.
-    server.sql("UPDATE leasehold.store SET timeline = '000000FF', born = 0");
+    server.sql("UPDATE leasehold.store SET lineage = 'another', born = 0; DELETE FROM leasehold.awake");
     let after = token(&store(&server.url()), &claim("other")).await;
-    assert!(after > before + 900_000_000, "{after} after {before}");
+    assert!(after > before + 900_000, "{after} after {before}");
     assert_eq!(server.sql("SELECT born > 0 FROM leasehold.store"), "t");
     let next = token(&store(&server.url()), &claim("third")).await;
     assert!(next < after + 1_000, "it leaps once: {next} after {after}");
+}
+
+#[tokio::test]
+async fn tables_of_another_format_are_refused_and_stay() {
+    let server = Server::start();
+    token(&store(&server.url()), &claim("k")).await;
+    server.sql("UPDATE leasehold.store SET format = 1");
+    let error = Client::new(store(&server.url())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    server.sql("DROP FUNCTION leasehold.greet_1()");
+    let error = Client::new(store(&server.url())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(server.sql("SELECT count(*) FROM leasehold.claims"), "1");
 }
 
 #[tokio::test]

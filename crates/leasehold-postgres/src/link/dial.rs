@@ -1,7 +1,7 @@
 //! Making a connection: TLS, logging in, and seeing that the tables are there.
 
 use std::future::{Future, poll_fn};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,6 +10,8 @@ use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
 
 use crate::fault::{Unreachable, is_missing, is_pooler};
+use crate::proof::Secret;
+use crate::settings::Settings;
 use crate::sql::{FORMAT, Statements};
 use crate::tls::Connector;
 use crate::url::Target;
@@ -22,6 +24,9 @@ pub(crate) type Ear = Arc<dyn Fn(&Notification) + Send + Sync>;
 pub(crate) struct Way {
     pub(crate) target: Target,
     pub(crate) texts: Statements,
+    /// What proves a notification, as the last connection found it.
+    pub(crate) secret: Secret,
+    settings: Mutex<Option<Settings>>,
 }
 
 /// A task that ends when this is dropped.
@@ -76,6 +81,15 @@ impl From<tokio_postgres::Error> for Failed {
 }
 
 impl Way {
+    pub(crate) fn new(target: Target, texts: Statements) -> Self {
+        Self { target, texts, secret: Secret::default(), settings: Mutex::default() }
+    }
+
+    /// What the last connection found.
+    pub(crate) fn settings(&self) -> Option<Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Connects. Has no limit of its own.
     pub(crate) async fn dial(&self, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
         self.dial_as(&self.target.direct(), ear).await
@@ -107,7 +121,15 @@ impl Way {
                 greeted = Err(why.into());
             }
         }
-        let is_direct = greeted.map_err(failed)?;
+        let settings = greeted.map_err(failed)?;
+        if let Some(check) = settings.refusal() {
+            return Err(Unreachable::new(ErrorKind::Invalid, format!("{}: {check}", self.target.place())));
+        }
+        let (is_direct, ours) = (settings.is_direct, settings.statements(self.target.mode));
+        if let Some(ours) = ours.filter(|_| is_direct) {
+            client.batch_execute(&ours).await.map_err(|error| failed(error.into()))?;
+        }
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
         Ok(Dialed { client, task, is_direct })
     }
 
@@ -140,15 +162,16 @@ impl Way {
         }
     }
 
-    /// Whether this is a connection to the server itself.
-    async fn greet(&self, client: &Client) -> Result<bool, Failed> {
+    /// What this connection finds: the secret, and the settings.
+    async fn greet(&self, client: &Client) -> Result<Settings, Failed> {
         let row = client.query_typed_one(&self.texts.greet, &[]).await?;
-        let (format, is_direct) = (row.try_get::<_, Option<i32>>(0)?, row.try_get(1)?);
+        let (format, secret) = (row.try_get::<_, Option<i32>>(0)?, row.try_get::<_, Option<Vec<u8>>>(1)?);
         if format != Some(FORMAT) {
             let message = "the lock tables were made by another version of leasehold: use another schema";
             return Err(Failed::Otherwise(Unreachable::new(ErrorKind::Conflict, message)));
         }
-        Ok(is_direct)
+        self.secret.set(secret);
+        Ok(Settings::read(&row, 2)?)
     }
 }
 

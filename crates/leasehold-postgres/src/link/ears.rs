@@ -1,5 +1,6 @@
 //! What the server tells us without being asked: one channel per client, all on one connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio_postgres::{Client, Notification};
 use super::dial::{Dialed, Ear, Task, Way};
 use super::pause;
 use crate::names::channel;
+use crate::proof::Secret;
 use crate::reply::{Heard, heard};
 
 /// How often the connection is asked whether it is still there, and inboxes of clients that are gone are looked for.
@@ -29,6 +31,8 @@ struct Open {
 pub(super) struct Ears {
     open: Mutex<Vec<Open>>,
     changed: Notify,
+    /// A message came without a valid proof: it is forged, or the secret has changed.
+    doubted: AtomicBool,
 }
 
 impl Ears {
@@ -64,12 +68,17 @@ impl Ears {
         open.iter().find(|open| is_it(open)).map(|open| (open.inbox, open.wakes.clone()))
     }
 
-    fn deliver(&self, message: &Notification) {
+    /// Passes a message on. Any role of the database can send one, so a promotion is believed only with its proof.
+    fn deliver(&self, message: &Notification, secret: &Secret) {
         let found = self.find(|open| channel(open.inbox) == message.channel());
         let Some((inbox, wakes)) = found else { return };
-        match heard(inbox, message.payload()) {
+        match heard(inbox, message.payload(), secret) {
             Some(Heard::Promoted(promotion)) => wakes.promoted(&promotion),
             Some(Heard::Look(key)) => wakes.look(&key),
+            Some(Heard::Unproven(key)) => {
+                self.doubted.store(true, Ordering::Relaxed);
+                wakes.look(&key);
+            }
             None => tracing::debug!("a message that is none of ours"),
         }
     }
@@ -105,14 +114,14 @@ impl Ears {
 pub(super) async fn listen(ears: Arc<Ears>, way: Arc<Way>) {
     let mut failed = 0;
     let ear: Ear = {
-        let ears = ears.clone();
-        Arc::new(move |message| ears.deliver(message))
+        let (ears, way) = (ears.clone(), way.clone());
+        Arc::new(move |message| ears.deliver(message, &way.secret))
     };
     loop {
         match timeout(way.target.connect_timeout, way.dial(Some(ear.clone()))).await {
             Ok(Ok(Dialed { client, task, is_direct: true })) => {
                 failed = 0;
-                attend(&ears, &client, &task, way.target.timeout).await;
+                attend(&ears, &client, &task, &way).await;
             }
             Ok(Ok(_)) => return do_without(&ears).await,
             Ok(Err(trouble)) => tracing::debug!(?trouble, "cannot listen"),
@@ -133,9 +142,16 @@ async fn do_without(ears: &Ears) {
 }
 
 /// Listens on this connection, to what clients come and go with, until it ends.
-async fn attend(ears: &Ears, client: &Client, task: &Task, limit: Duration) {
-    let mut listened: Vec<Inbox> = Vec::new();
+async fn attend(ears: &Ears, client: &Client, task: &Task, way: &Way) {
+    let (mut listened, limit): (Vec<Inbox>, _) = (Vec::new(), way.target.timeout);
     loop {
+        // Not for every message: whoever forges many of them would keep us busy.
+        if ears.doubted.swap(false, Ordering::Relaxed) {
+            match timeout(limit, client.query_typed_opt(&way.texts.secret, &[])).await {
+                Ok(Ok(row)) => way.secret.set(row.and_then(|row| row.try_get(0).ok())),
+                _ => return,
+            }
+        }
         let wanted = ears.inboxes();
         let new: Vec<_> = wanted.iter().filter(|inbox| !listened.contains(inbox)).copied().collect();
         let old = listened.iter().filter(|inbox| !wanted.contains(inbox));

@@ -1,9 +1,9 @@
 -- amend: changes a claim, or its lock. p_change is units, give, value, owner, tail, limit or ask; p_n its number (of an owner: for
--- how long the old id is refused), p_op which request a give, or which change of units or value it is, p_value the value, p_heir and what follows the new owner's.
+-- how long the old id is refused), p_token the latch that is given something, p_op which request a give, or which change of units or value it is, p_value the value, p_heir and what follows the new owner's.
 CREATE OR REPLACE FUNCTION leasehold.amend_1(
     p_name text, p_id bytea, p_limit bigint, p_leave boolean, p_above bigint, p_keep bigint, p_change text, p_n bigint,
-    p_op bigint, p_value bytea, p_heir bytea, p_heir_inbox bigint, p_heir_label text, p_heir_lease bigint
-) RETURNS leasehold.answer_1 LANGUAGE plpgsql AS $$
+    p_op bigint, p_token bigint, p_value bytea, p_heir bytea, p_heir_inbox bigint, p_heir_label text, p_heir_lease bigint
+) RETURNS leasehold.answer_1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     never CONSTANT bigint := 4611686018427387904;
     ready boolean := leasehold.begin_1();
@@ -13,6 +13,7 @@ DECLARE
     r leasehold.claims;
     most bigint;
     more bigint;
+    fresh boolean := false;
     answer leasehold.answer_1 := leasehold.plain_1('gone');
 BEGIN
     LOOP
@@ -20,6 +21,7 @@ BEGIN
         EXIT WHEN FOUND OR p_change <> 'limit';
         INSERT INTO leasehold.keys (name, declared, effective, held, claims, waiting, quiet_until)
         VALUES (p_name, p_limit, p_limit, 0, 0, 0, never) ON CONFLICT DO NOTHING;
+        fresh := FOUND;
     END LOOP;
     IF h.name IS NULL THEN
         RETURN answer;
@@ -39,13 +41,46 @@ BEGIN
             answer := leasehold.plain_1('done');
         END IF;
         RETURN answer;
+    ELSIF p_change = 'give' THEN
+        -- Counts the latch with this token down, once per operation.
+        SELECT c.* INTO r FROM leasehold.claims c
+        WHERE c.name = p_name AND c.held > 0 AND c.token = p_token AND coalesce(c.expires > now_ms, true);
+        IF NOT FOUND THEN
+            RETURN answer;
+        ELSIF r.count IS NULL THEN
+            RETURN leasehold.plain_1('uncounted');
+        ELSIF p_op = ANY (r.given) THEN
+            RETURN leasehold.plain_1('left', r.count);
+        END IF;
+        more := greatest(r.count - p_n, 0);
+        IF more > 0 THEN
+            UPDATE leasehold.claims c SET count = more, given = c.given || p_op WHERE c.name = p_name AND c.id = r.id;
+            RETURN leasehold.plain_1('left', more);
+        END IF;
+        -- A late copy of the request that set it would set it again, for ever.
+        ready := leasehold.refuse_1(r.id, now_ms);
+        DELETE FROM leasehold.claims c WHERE c.name = p_name AND c.id = r.id;
+        h.held := h.held - r.held;
+        h.claims := h.claims - 1;
+        h.waiting := h.waiting - (r.held < r.wanted)::integer;
+        h := leasehold.catch_up_1(h, now_ms, 0);
+        ready := leasehold.close_1(before, h, now_ms);
+        RETURN leasehold.plain_1('left', 0);
     ELSIF p_change = 'limit' THEN
+        IF EXISTS (SELECT FROM leasehold.refusals f WHERE f.id = p_id AND f.until > now_ms) THEN
+            -- A copy of a resize that was made or withdrawn: a later one may have been made since.
+            IF fresh THEN
+                DELETE FROM leasehold.keys k WHERE k.name = p_name;
+            END IF;
+            RETURN leasehold.plain_1('done');
+        END IF;
         IF h.declared <> p_limit AND leasehold.is_in_use_1(h, now_ms) THEN
             RETURN leasehold.plain_1('limit', h.declared);
         END IF;
         -- Nothing is granted before the new limit is known.
-        h := leasehold.enter_1(h, p_limit);
+        h := leasehold.enter_1(h, p_limit, now_ms);
         h.effective := p_n;
+        ready := leasehold.refuse_1(p_id, now_ms);
         h := leasehold.catch_up_1(h, now_ms, 0);
         ready := leasehold.close_1(before, h, now_ms);
         RETURN leasehold.plain_1('done');
@@ -58,8 +93,6 @@ BEGIN
         most := greatest(h.effective, r.held);
         IF p_change = 'units' AND (p_n = 0 OR p_n > most) THEN
             RETURN leasehold.plain_1('units', most);
-        ELSIF p_change = 'give' AND r.count IS NULL THEN
-            RETURN leasehold.plain_1('uncounted');
         ELSIF p_change = 'owner' AND p_heir <> p_id
             AND EXISTS (SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_heir) THEN
             RETURN leasehold.plain_1('heir');
@@ -115,21 +148,6 @@ BEGIN
         IF answer.said IS NULL THEN
             answer := leasehold.standing_1(h, p_id, now_ms, false);
         END IF;
-    ELSIF p_change = 'give' THEN
-        -- Counts down, once per operation.
-        more := r.count;
-        IF p_op <> ALL (r.given) THEN
-            more := greatest(r.count - p_n, 0);
-            IF more = 0 THEN
-                DELETE FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
-                h.held := h.held - r.held;
-                h.claims := h.claims - 1;
-                h.waiting := h.waiting - (r.held < r.wanted)::integer;
-            ELSE
-                UPDATE leasehold.claims c SET count = more, given = c.given || p_op WHERE c.name = p_name AND c.id = p_id;
-            END IF;
-        END IF;
-        answer := leasehold.plain_1('left', more);
     ELSIF p_change = 'value' THEN
         UPDATE leasehold.claims c
         SET value = p_value, given = CASE WHEN r.count IS NULL THEN ARRAY[p_op] ELSE c.given END
@@ -145,9 +163,9 @@ BEGIN
         r.asked := false;
         r.inbox := p_heir_inbox;
         r.label := p_heir_label;
-        r.lease := p_heir_lease;
         r.token := leasehold.number_1(r.token);
         r.expires := CASE WHEN p_heir_lease IS NOT NULL THEN greatest(now_ms + p_heir_lease, r.expires) END;
+        r.lease := r.expires - now_ms;
         h.quiet_until := least(h.quiet_until, r.expires + r.lock_delay);
         UPDATE leasehold.claims c
         SET id = r.id, asked = r.asked, inbox = r.inbox, label = r.label, lease = r.lease, token = r.token,

@@ -3,18 +3,17 @@ CREATE OR REPLACE FUNCTION leasehold.claim_1(
     p_name text, p_id bytea, p_limit bigint, p_most bigint, p_least bigint, p_leave boolean, p_barging boolean,
     p_lease bigint, p_patience bigint, p_lock_delay bigint, p_above bigint, p_inbox bigint, p_label text, p_value bytea,
     p_count bigint, p_keep bigint, p_min_age bigint, p_again boolean
-) RETURNS leasehold.answer_1 LANGUAGE plpgsql AS $$
+) RETURNS leasehold.answer_1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     never CONSTANT bigint := 4611686018427387904;
     ready boolean := leasehold.begin_1();
     now_ms bigint := leasehold.clock_1();
     plain boolean := p_keep IS NULL AND p_most <= p_limit;
     fresh boolean;
-    is_there boolean;
     before leasehold.keys;
     h leasehold.keys;
     r leasehold.claims;
-    latch leasehold.claims;
+    there leasehold.claims;
     answer leasehold.answer_1;
     left_ms bigint;
     drawn bigint;
@@ -30,7 +29,9 @@ BEGIN
         -- Given back in between: once more.
         EXIT WHEN FOUND;
     END LOOP;
-    -- From here on the row is ours, and whatever is read was written by those who had it before.
+    -- From here on the row is ours, and whatever is read was written by those who had it before. The clock is read after
+    -- that, and once: the wait for the row may have been long.
+    now_ms := leasehold.clock_1();
     IF fresh AND plain THEN
         -- It was free: most claims end here.
         INSERT INTO leasehold.claims
@@ -43,10 +44,13 @@ BEGIN
             RETURN ROW('granted', drawn, drawn, p_most, coalesce(p_lease, -1), false, NULL::bigint, NULL::bigint)
                 ::leasehold.answer_1;
         END IF;
+        -- Refused, and that is decided: asked once more, the refusal might be over or swept away, and the row would keep
+        -- the units of a claim that is not there.
+        DELETE FROM leasehold.keys k WHERE k.name = p_name;
+        RETURN leasehold.plain_1('gone');
     END IF;
-    now_ms := leasehold.clock_1();
     IF NOT fresh AND plain AND NOT p_barging AND NOT p_leave AND h.declared = p_limit AND h.held >= h.effective
-        AND now_ms < h.quiet_until THEN
+        AND p_least <= h.effective AND now_ms < h.quiet_until THEN
         -- All is held, and no lease has ended: it can only queue up, unless there is somebody to bury, or it is here already.
         INSERT INTO leasehold.claims
         SELECT p_name, p_id, n, 0, 0, p_most, p_least, now_ms, p_lease, p_patience, now_ms + p_patience, p_lock_delay,
@@ -80,14 +84,21 @@ BEGIN
     IF h.declared <> p_limit AND leasehold.is_in_use_1(h, now_ms) THEN
         RETURN leasehold.plain_1('limit', h.declared);
     END IF;
-    is_there := h.declared = p_limit AND EXISTS (
-        SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id);
-    IF is_there AND NOT EXISTS (
-        SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id AND c.count IS NOT NULL AND c.held > 0) THEN
-        -- Asked again: before anything is buried, or an expired waiter would lose the place that it revives.
-        RETURN leasehold.renew_one_1(h, p_id, p_lease, p_keep, now_ms);
+    IF h.declared = p_limit THEN
+        SELECT c.* INTO there FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
+        IF FOUND THEN
+            -- Asked again: before anything is buried, or an expired waiter would lose the place that it revives. A latch that
+            -- is set belongs to nobody and lives as long as it was set for.
+            RETURN leasehold.renew_one_1(h, p_id, p_lease, p_keep, now_ms, there.count IS NULL OR there.held = 0);
+        END IF;
+        IF p_least > h.effective THEN
+            IF fresh THEN
+                DELETE FROM leasehold.keys k WHERE k.name = p_name;
+            END IF;
+            RETURN leasehold.plain_1('lowered', h.effective);
+        END IF;
     END IF;
-    IF NOT is_there AND p_keep IS NOT NULL THEN
+    IF p_keep IS NOT NULL THEN
         SELECT s.born + p_min_age - now_ms INTO left_ms FROM leasehold.store s;
         IF left_ms > 0 THEN
             IF fresh THEN
@@ -96,20 +107,13 @@ BEGIN
             RETURN leasehold.plain_1('young', left_ms);
         END IF;
     END IF;
-    h := leasehold.enter_1(h, p_limit);
+    h := leasehold.enter_1(h, p_limit, now_ms);
     h := leasehold.catch_up_1(h, now_ms, 0);
-    IF is_there THEN
-        -- A latch is everybody's, so its id is too: the value tells who set it. Nobody prolongs it.
-        SELECT c.* INTO latch FROM leasehold.claims c WHERE c.name = p_name AND c.id = p_id;
-        IF FOUND THEN
-            answer := CASE WHEN latch.value = p_value THEN leasehold.granted_1(latch, now_ms, false)
-                ELSE leasehold.plain_1('busy') END;
-            ready := leasehold.close_1(before, h, now_ms);
-            RETURN answer;
-        END IF;
-    END IF;
 
-    IF (h.waiting = 0 OR p_barging) AND p_least <= h.effective - h.held THEN
+    -- Only a lowered limit can leave claims that cannot fit, and need not be waited for.
+    IF p_least <= h.effective - h.held AND (h.waiting = 0 OR p_barging OR h.effective < h.declared AND NOT EXISTS (
+        SELECT FROM leasehold.claims c WHERE c.name = p_name AND c.held < c.wanted
+            AND (c.at_least <= h.effective OR c.held = 0 AND c.expires <= now_ms))) THEN
         IF p_keep IS NULL THEN
             r.token := leasehold.number_1(p_above);
         ELSE

@@ -7,10 +7,12 @@ CREATE OR REPLACE FUNCTION leasehold.is_in_use_1(h leasehold.keys, p_now bigint)
 $$;
 
 -- enter: the lock as a claim with this limit finds it. If it was another one, everybody on the lock is over.
-CREATE OR REPLACE FUNCTION leasehold.enter_1(h leasehold.keys, p_limit bigint) RETURNS leasehold.keys
+CREATE OR REPLACE FUNCTION leasehold.enter_1(h leasehold.keys, p_limit bigint, p_now bigint) RETURNS leasehold.keys
 LANGUAGE plpgsql AS $$
 BEGIN
     IF h.declared <> p_limit THEN
+        PERFORM leasehold.refuse_1(c.id, p_now) FROM leasehold.claims c
+        WHERE c.name = h.name AND c.held > 0 AND c.count IS NOT NULL;
         DELETE FROM leasehold.claims c WHERE c.name = h.name;
         h.declared := p_limit;
         h.effective := p_limit;

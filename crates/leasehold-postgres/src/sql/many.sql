@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION leasehold.claims_1(
     p_bargings boolean[], p_leases bigint[], p_patiences bigint[], p_lock_delays bigint[], p_aboves bigint[],
     p_inboxes bigint[], p_labels text[], p_values bytea[], p_counts bigint[], p_keeps bigint[], p_min_ages bigint[],
     p_agains boolean[]
-) RETURNS SETOF leasehold.answer_1 LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+) RETURNS SETOF leasehold.answer_1 LANGUAGE plpgsql SET lock_timeout = '100ms' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY
     SELECT c.* FROM unnest(p_names, p_ids, p_limits, p_mosts, p_leasts, p_leaves, p_bargings, p_leases, p_patiences,
@@ -20,7 +20,7 @@ END $$;
 
 -- releases: as release, many times. It lasts if one of them must.
 CREATE OR REPLACE FUNCTION leasehold.releases_1(p_names text[], p_ids bytea[], p_refuse_fors bigint[], p_inboxes bigint[])
-RETURNS SETOF text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+RETURNS SETOF text LANGUAGE plpgsql SET lock_timeout = '100ms' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     said text;
     ready boolean := true;

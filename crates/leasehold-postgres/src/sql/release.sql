@@ -70,7 +70,7 @@ BEGIN
                 h.waiting := h.waiting - 1;
                 h.quiet_until := least(h.quiet_until, until);
                 IF r.inbox = p_inbox AND p_inbox <> 0 THEN
-                    answer := concat_ws(' ', 'passed', r.seat, r.token, r.held);
+                    answer := 'passed ' || r.seat::text || ' ' || r.token::text || ' ' || r.held::text;
                 ELSE
                     ready := leasehold.tell_1(r.inbox, r.seat, r.token, r.held, p_name) IS NULL;
                 END IF;
@@ -112,7 +112,7 @@ END $$;
 
 -- release: the same, alone.
 CREATE OR REPLACE FUNCTION leasehold.release_1(p_name text, p_id bytea, p_refuse_for bigint, p_inbox bigint) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     said text := leasehold.give_back_1(p_name, p_id, p_refuse_for, p_inbox);
     ready boolean;

@@ -1,6 +1,14 @@
 -- The rule: who holds, who waits, who is next. A translation of crates/leasehold-core/src/rule, in its words; where the
 -- two differ this is wrong. Here the walk from the front, which every operation ends with.
 
+-- refuse: refuses an id from now on, for as long as late copies of its request may arrive (LATE of the rule).
+CREATE OR REPLACE FUNCTION leasehold.refuse_1(p_id bytea, p_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO leasehold.refusals (id, until) VALUES (p_id, p_now + 60000)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until;
+    RETURN true;
+END $$;
+
 -- catch_up: frees what is over, then grants from the front while claims fit. Tells those who were granted, but not the
 -- seat p_own: its owner learns it from the answer.
 CREATE OR REPLACE FUNCTION leasehold.catch_up_1(h leasehold.keys, p_now bigint, p_own bigint)
@@ -21,7 +29,11 @@ BEGIN
             ORDER BY c.expires + c.lock_delay, c.id LIMIT 64
         ), dead AS (
             DELETE FROM leasehold.claims c USING over WHERE c.name = h.name AND c.id = over.id
-            RETURNING c.held, c.wanted
+            RETURNING c.id, c.held, c.wanted, c.count
+        ), marked AS (
+            -- A late copy of the request that set a latch would set it again, for ever.
+            INSERT INTO leasehold.refusals (id, until) SELECT d.id, p_now + 60000 FROM dead d WHERE d.count IS NOT NULL
+            ON CONFLICT (id) DO UPDATE SET until = excluded.until
         )
         SELECT coalesce(sum(d.held), 0), count(*), count(*) FILTER (WHERE d.held < d.wanted)
         INTO units, rows, waiters FROM dead d;
@@ -33,7 +45,9 @@ BEGIN
     END IF;
 
     WHILE h.waiting > 0 AND buried < 64 LOOP
+        -- Who asks for more than a lowered limit is passed over, or it would block everybody behind it.
         SELECT c.* INTO r FROM leasehold.claims c WHERE c.name = h.name AND c.held < c.wanted
+            AND (c.at_least <= h.effective OR c.held = 0 AND c.expires <= p_now)
         ORDER BY c.held = 0, c.seat LIMIT 1;
         EXIT WHEN NOT FOUND;
         free := greatest(h.effective - h.held, 0);

@@ -1,6 +1,7 @@
 -- sweep: lets time pass for up to p_many locks after p_after that perhaps nobody will ask about again, and forgets
 -- refusals that are over. Returns where to go on, null at the end.
-CREATE OR REPLACE FUNCTION leasehold.sweep_1(p_after text, p_many integer) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leasehold.sweep_1(p_after text, p_many integer) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ready boolean := leasehold.begin_1();
     now_ms bigint := leasehold.clock_1();

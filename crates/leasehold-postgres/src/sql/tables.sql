@@ -2,11 +2,39 @@
 -- Names and labels are as given, but for \ (written \\) and the character 0 (written \0), which PostgreSQL cannot store.
 CREATE SCHEMA IF NOT EXISTS leasehold;
 
--- One row: the version of this format, and since when nothing was forgotten.
+-- Tables of another format stay as they are.
+DO $$
+DECLARE
+    found integer;
+BEGIN
+    IF to_regclass('leasehold.store') IS NOT NULL THEN
+        SELECT s.format INTO found FROM leasehold.store s;
+        IF found <> 2 THEN
+            RAISE EXCEPTION 'the lock tables have format %, this release needs 2: use another schema', found
+                USING ERRCODE = 'LH003';
+        END IF;
+    END IF;
+END $$;
+
+-- One row: the version of this format, since when the store has forgotten nothing, and which copy of the data that was
+-- (see lineage_1).
 CREATE TABLE IF NOT EXISTS leasehold.store (
-    format   integer NOT NULL,
-    born     bigint  NOT NULL,
-    timeline text    NOT NULL
+    format  integer NOT NULL,
+    born    bigint  NOT NULL,
+    lineage text    NOT NULL
+);
+
+-- One row: what proves that a notification comes from these functions. A role that may read it can forge promotions, so
+-- only lock clients may.
+CREATE TABLE IF NOT EXISTS leasehold.secret (
+    secret bytea NOT NULL
+);
+REVOKE ALL ON leasehold.secret FROM PUBLIC;
+
+-- One row: the start of the server that the sequence was last set for (see awake_1). Unlogged: a crash, a standby that
+-- takes over and a restored base backup all leave it empty.
+CREATE UNLOGGED TABLE IF NOT EXISTS leasehold.awake (
+    start text NOT NULL
 );
 
 -- One row per lock in use. Every operation on a lock locks its row first, and reads everything else after that.
@@ -59,16 +87,6 @@ CREATE TABLE IF NOT EXISTS leasehold.refusals (
     until bigint NOT NULL
 );
 
--- Seats and tokens. A number that was drawn is never drawn again, also when its transaction fails. It starts at the time in
--- microseconds, so that numbers rise even when somebody drops all this and it is made again.
-DO $$
-BEGIN
-    IF to_regclass('leasehold.numbers') IS NULL THEN
-        CREATE SEQUENCE leasehold.numbers;
-        PERFORM setval('leasehold.numbers', floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-    END IF;
-END $$;
-
 -- For people.
 CREATE OR REPLACE VIEW leasehold.locks AS
 SELECT c.name,
@@ -81,7 +99,3 @@ SELECT c.name,
        to_timestamp(c.expires / 1000.0) AS expires
 FROM leasehold.claims c JOIN leasehold.keys k USING (name)
 ORDER BY c.name, c.held = 0, c.seat;
-
-INSERT INTO leasehold.store (format, born, timeline)
-SELECT 1, floor(extract(epoch FROM clock_timestamp()) * 1000), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
-WHERE NOT EXISTS (SELECT FROM leasehold.store);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold_core::rule::golden::{Said, State};
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{
-    Book, Change, Claim, ClaimId, Fence, IfBusy, Inbox, Key, OpenBook, Order, Promotion, QuorumTerms, Result,
-    Units,
+    Book, Change, Claim, ClaimId, Extend, Fence, IfBusy, Inbox, Key, OpenBook, Order, Promotion, QuorumTerms,
+    Result, Units,
 };
 
 use super::Asked;
@@ -91,6 +91,11 @@ impl Plan {
         Duration::from_millis(self.random.u64(range))
     }
 
+    /// An id that no earlier claim had.
+    fn id(&mut self) -> ClaimId {
+        ClaimId::from_bytes(self.random.u128(..).to_be_bytes())
+    }
+
     fn claim(&mut self) -> Claim {
         let n = self.random.u8(0..10);
         let limit = if self.once_in(30) { self.limit + 1 } else { self.limit };
@@ -106,6 +111,10 @@ impl Plan {
         claim.patience = self.millis(5..40);
         claim.lock_delay = if self.random.bool() { Duration::ZERO } else { self.millis(0..20) };
         claim.count = if self.once_in(5) { Some(self.random.u64(1..5)) } else { None };
+        if claim.count.is_some() && !self.once_in(4) {
+            // Another latch, another id: that of one that has ended is refused.
+            claim.id = self.id();
+        }
         claim.value = if self.once_in(5) { vec![n; usize::from(n)].into() } else { [].into() };
         if self.quorum && self.once_in(2) {
             let (keep, min_age) = (self.millis(0..50), self.millis(0..30));
@@ -120,7 +129,7 @@ impl Plan {
     fn change(&mut self, holder: u64) -> Change {
         match self.random.u8(0..10) {
             0..=3 => Change::Units { to: self.random.u64(0..=self.limit + 1), op: self.random.u64(0..6) },
-            4 => Change::Give { n: self.random.u64(0..3), op: self.random.u64(0..4) },
+            4 => Change::Give { n: self.random.u64(0..3), op: self.random.u64(0..4), token: holder },
             5 => Change::Tail(self.millis(0..30)),
             6 => Change::Limit(self.random.u64(1..=self.limit + 1)),
             7 => Change::Value { to: vec![self.random.u8(..)].into(), op: self.random.u64(0..6) },
@@ -137,12 +146,17 @@ impl Plan {
     }
 
     fn next(&mut self, book: &Book) -> Asked {
-        let claim = self.claim();
+        let mut claim = self.claim();
         let holders: Vec<u64> = book.rows().filter(|row| row.held > 0).map(|row| row.token).collect();
         let holder = self.random.choice(holders).unwrap_or(7);
         match self.random.u8(0..20) {
             0..=7 => Asked::Claim(claim),
-            8..=10 => Asked::Renew(claim),
+            8..=10 => {
+                if self.once_in(4) {
+                    claim.extend = Extend::Nothing;
+                }
+                Asked::Renew(claim)
+            }
             11..=13 => {
                 let refuse_for = if self.random.bool() { Some(self.millis(1..40)) } else { None };
                 Asked::Release(claim, refuse_for)
@@ -151,6 +165,10 @@ impl Plan {
             15 => Asked::Inspect,
             _ => {
                 let change = self.change(holder);
+                if matches!(change, Change::Limit(_)) && !self.once_in(4) {
+                    // Another resize, another id: else it is a copy.
+                    claim.id = self.id();
+                }
                 Asked::Amend(claim, change)
             }
         }

@@ -16,10 +16,10 @@ const BY_HAND: &str = "
 CREATE OR REPLACE FUNCTION leasehold.clock_1() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT current_setting('test.now')::bigint
 $$;
-CREATE TABLE told (place bigserial, inbox bigint, seat bigint, token bigint, units bigint, name text);
+CREATE TABLE public.told (place bigserial, inbox bigint, seat bigint, token bigint, units bigint, name text);
 CREATE OR REPLACE FUNCTION leasehold.tell_1(p_inbox bigint, p_seat bigint, p_token bigint, p_units bigint, p_name text)
 RETURNS void LANGUAGE sql VOLATILE AS $$
-    INSERT INTO told (inbox, seat, token, units, name) VALUES (p_inbox, p_seat, p_token, p_units, p_name)
+    INSERT INTO public.told (inbox, seat, token, units, name) VALUES (p_inbox, p_seat, p_token, p_units, p_name)
 $$;";
 
 /// What a call left behind, and whom it told.
@@ -60,7 +60,7 @@ impl Server {
         let (asked, looked) = (text(call), text(&look));
         let (rows, stored, marks, last, told) = self.runtime.block_on(async {
             let client = &self.client;
-            let clock = format!("SET test.now = {now}; DELETE FROM told");
+            let clock = format!("SET test.now = {now}; DELETE FROM public.told");
             // Sent together, carried out one after the other.
             let (set, rows, stored, marks, last, told) = tokio::join!(
                 client.batch_execute(&clock),
@@ -68,7 +68,7 @@ impl Server {
                 query(client, &looked, &look),
                 client.query_typed("SELECT id, until FROM leasehold.refusals", &[]),
                 client.query_typed_one("SELECT last_value FROM leasehold.numbers", &[]),
-                client.query_typed("SELECT inbox, seat, token, units FROM told ORDER BY place", &[]),
+                client.query_typed("SELECT inbox, seat, token, units FROM public.told ORDER BY place", &[]),
             );
             set.unwrap();
             (rows, stored, marks.unwrap(), last.unwrap(), told.unwrap())

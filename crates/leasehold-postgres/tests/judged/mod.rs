@@ -1,11 +1,14 @@
 //! A server for each trial, behind a proxy that can cut it off, in one of the modes.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+#[path = "../recipes/mod.rs"]
+mod recipes;
+
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_servers::postgres::Postgres as Server;
 use leasehold_servers::{Mode, Proxy};
@@ -66,12 +69,15 @@ impl Judged {
             let server = Server::start();
             server.sql(&leasehold_postgres::init_sql("leasehold").expect("a plain word"));
             server.sql("CREATE EXTENSION pgrowlocks");
+            // The suite runs with the least rights, beside functions of another user that must never be called.
+            server.sql(&recipes::rights("app"));
+            server.sql(recipes::HOSTILE);
             let proxy = Proxy::to(server.port());
             Place { server, proxy }
         });
         place.proxy.set(Mode::Pass);
         place.server.sql(EMPTY);
-        let url = format!("postgres://postgres@127.0.0.1:{}/postgres?mode={}", place.proxy.port(), mode.name);
+        let url = format!("postgres://app@127.0.0.1:{}/postgres?mode={}", place.proxy.port(), mode.name);
         Self { mode, url, direct: place.server.url(), place: Mutex::new(Some(place)), pool }
     }
 
@@ -117,8 +123,8 @@ impl Fixture for Judged {
         lease(self.mode)
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease(self.mode))))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -127,6 +133,10 @@ impl Fixture for Judged {
 
     fn heal(&self) -> Hook<'_> {
         self.set(Mode::Pass)
+    }
+
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
     }
 
     fn restart_server(&self) -> Hook<'_> {
