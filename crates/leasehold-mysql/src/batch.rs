@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Claim, Grant, Place, Result};
+use leasehold_core::{Answer, Claim, Extend, Grant, Place, Result};
 use mysql_async::Row;
 use tokio::time::{Instant, timeout_at};
 
@@ -20,13 +20,15 @@ use crate::sql::{NOW, bytes, list, with};
 pub(crate) enum Extended {
     Done(Answer),
     /// It is for the rule. If that cannot decide in time, this is how the claim stood, and nothing was extended.
-    Left(Option<Answer>),
+    Left(Answer),
 }
 
 /// Extends what can be extended like this.
 pub(crate) async fn extend(link: &Link, claims: &[Claim]) -> Result<Vec<Extended>> {
     let mut groups: BTreeMap<u128, Vec<&Claim>> = BTreeMap::new();
-    for claim in claims.iter().filter(|claim| claim.quorum.is_none()) {
+    // What is only polled is for the rule, which extends nothing then.
+    let is_plain = |claim: &&Claim| claim.quorum.is_none() && claim.extend == Extend::Lease;
+    for claim in claims.iter().filter(is_plain) {
         if let Some(lease) = claim.lease {
             groups.entry(lease.as_nanos().div_ceil(1_000_000)).or_default().push(claim);
         }
@@ -42,8 +44,10 @@ pub(crate) async fn extend(link: &Link, claims: &[Claim]) -> Result<Vec<Extended
             known.insert(get(&row, 1)?, Extended::Left(stands(&row)?));
         }
     }
-    let left = |claim: &Claim| known.remove(&claim.id.as_bytes()[..]).unwrap_or(Extended::Left(None));
-    Ok(claims.iter().map(left).collect())
+    // A renewal creates no claim: one that is not there is gone. A claim may be named twice.
+    let gone = Extended::Done(Answer::Gone);
+    let said = |claim: &Claim| known.get(&claim.id.as_bytes()[..]).unwrap_or(&gone).clone();
+    Ok(claims.iter().map(said).collect())
 }
 
 /// Extends claims with the same lease.
@@ -66,7 +70,8 @@ async fn extend_alike(
     if let Some(now) = now {
         let those = those(&taken);
         sql += &format!(
-            "UPDATE leasehold_claims c SET lease = {lease}, expires = GREATEST(expires, {now} + {lease}) WHERE {those}; "
+            "UPDATE leasehold_claims c SET lease = GREATEST({lease}, expires - {now}), \
+             expires = GREATEST(expires, {now} + {lease}) WHERE {those}; "
         );
     }
     sql += "COMMIT";
@@ -78,25 +83,24 @@ async fn extend_alike(
 /// What was committed last of these, without waiting for anybody.
 fn as_they_stand(claims: &[&Claim]) -> String {
     format!(
-        "SELECT {NOW} AS now, {COLUMNS}, c.expires - {NOW}, c.asked FROM leasehold_claims c \
-         WHERE {} AND (c.held = c.wanted OR c.held = 0)",
+        "SELECT {NOW} AS now, {COLUMNS}, c.expires - {NOW}, c.asked, c.held < c.wanted FROM leasehold_claims c \
+         WHERE {}",
         those(claims)
     )
 }
 
-/// How one of them stands; `None` for what only the rule can say.
-fn stands(row: &Row) -> Result<Option<Answer>> {
-    let grant = grant(row)?;
+/// How one of them stands.
+fn stands(row: &Row) -> Result<Answer> {
+    let (grant, waits) = (grant(row)?, get::<i64>(row, 7)? > 0);
     let is_over = get::<Option<i64>>(row, 5)?.is_some_and(|left| left <= 0);
-    Ok(match (grant.units > 0, is_over) {
-        (true, true) => Some(Answer::Gone),
-        (true, false) => Some(Answer::Granted(Grant { lease: None, ..grant })),
-        // Late, it may keep its place or not.
-        (false, true) => None,
-        (false, false) => {
-            let (seat, ahead) = (grant.seat, 1);
-            Some(Answer::Waiting(Place { seat, ahead, look_in: LOOK_IN, held: 0, lease: None }))
+    Ok(match grant {
+        Grant { units: 1.., .. } if is_over => Answer::Gone,
+        // It has its place, though it may hold already and want more, or be late. Whether a late one keeps its place is for
+        // the rule to say, as soon as it has the row.
+        Grant { seat, units: held, .. } if waits => {
+            Answer::Waiting(Place { seat, ahead: 1, look_in: LOOK_IN, held, lease: None })
         }
+        grant => Answer::Granted(Grant { lease: None, ..grant }),
     })
 }
 

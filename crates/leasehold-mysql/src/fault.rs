@@ -36,8 +36,8 @@ impl Stop {
     pub(crate) fn after(error: Driver) -> Self {
         match code(&error) {
             Some(1213 | 1205 | 3572) => Self::Again(error),
-            // Refused before the commit was reached: no space, no such table, read-only, a right.
-            Some(1021 | 1114 | 1146 | 1290 | 1142 | 1836 | 1406) => Self::Failed(refusal(error)),
+            // Refused before the commit was reached: no space, no such table, read-only, a right, the binary log's format.
+            Some(1021 | 1114 | 1146 | 1290 | 1142 | 1836 | 1406 | 1665) => Self::Failed(refusal(error)),
             _ => Self::Unknown(error.to_string()),
         }
     }
@@ -75,6 +75,10 @@ pub(crate) fn refusal(cause: Driver) -> Error {
         }
         Some(1021 | 1114) => (ErrorKind::Unavailable, "the database's disk is full: free some space"),
         Some(1290 | 1836) => (ErrorKind::Unavailable, "the server is read-only: name the primary"),
+        Some(1665) => (
+            ErrorKind::Unavailable,
+            "binlog_format is STATEMENT, and the server refuses to write locks: set it to ROW or MIXED",
+        ),
         Some(1146 | 1932 | 4091) => {
             (ErrorKind::Unavailable, "the lock tables are gone: they are made again if we may")
         }
@@ -127,6 +131,11 @@ pub(crate) fn is_busy(error: &Driver) -> bool {
 /// Whether something was null that may not be.
 pub(crate) fn is_null(error: &Driver) -> bool {
     code(error) == Some(1048)
+}
+
+/// Whether this user lacks the right.
+pub(crate) fn is_denied(error: &Driver) -> bool {
+    matches!(code(error), Some(1142 | 1143))
 }
 
 /// Whether the tables are not there.

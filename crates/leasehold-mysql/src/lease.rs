@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::ready;
+use futures_util::stream::{self, StreamExt};
 use leasehold_core::rule::{self, Outcome};
 use leasehold_core::{
     Answer, Book, Capability, Change, Claim, ClaimId, Fence, Fut, Inbox, Info, Key, Leases, OpenBook, Page,
     Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::batch::{self, Extended};
@@ -32,7 +32,7 @@ const SWEPT: usize = 64;
 
 /// How many claims are renewed by the rule at a time, so that there are connections left for others.
 const AT_A_TIME: usize = 4;
-/// How long one of them may take, if it is known how it stands.
+/// How long all of them may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What leases in MySQL and MariaDB are and promise.
@@ -49,6 +49,7 @@ pub static INFO: Info = Info {
     expiry_slack: Duration::ZERO,
     // Some ten milliseconds of the server's time, and less than it takes in one packet, however long the names.
     batch: 1500,
+    checks: Vec::new(),
 };
 
 /// Claims in tables.
@@ -152,30 +153,42 @@ impl Leased {
     async fn extend(&self, claims: &[Claim]) -> Result<Vec<Answer>> {
         let (link, all) = (self.link.clone(), claims.to_vec());
         let extended = apart(async move { batch::extend(&link, &all).await }).await?;
-        let few = Semaphore::new(AT_A_TIME);
-        let last = self.link.deadline();
-        let answers = claims.iter().zip(extended).map(async |(claim, extended)| {
-            let known = match extended {
-                Extended::Done(answer) => return Ok(answer),
-                Extended::Left(known) => known,
-            };
-            let _place = few.acquire().await;
-            // A row that somebody keeps must not cost the others their leases. A claim's own row is waited for, but not long.
-            let (if_kept, until) = match claim.lease {
-                Some(lease) if known.is_some() => {
-                    (IfKept::Leave, last.min(Instant::now() + (lease / 8).min(PATIENCE)))
+        let (mut answers, mut left) = (Vec::new(), Vec::new());
+        for (at, extended) in extended.into_iter().enumerate() {
+            answers.push(match extended {
+                Extended::Done(answer) => answer,
+                Extended::Left(known) => {
+                    left.push(at);
+                    known
                 }
-                _ => (IfKept::Wait, last),
-            };
-            match (self.extend_one(claim, if_kept, until).await, known) {
-                // Extended or not: it stands at least like this.
-                (Err(error), Some(known)) if error.is_retryable() => Ok(known),
-                (said, _) => said,
-            }
-        });
-        let answers = try_join_all(answers).await?;
+            });
+        }
+        self.extend_by_rule(claims, left, &mut answers).await;
         self.sweep();
         Ok(answers)
+    }
+
+    /// Renews these claims by the rule, and puts in the answers of those for which there is time. A claim that is not
+    /// renewed keeps the answer that it has, and the keeper retries it. It costs the other claims nothing.
+    async fn extend_by_rule(&self, claims: &[Claim], mut left: Vec<usize>, answers: &mut [Answer]) {
+        // The answers for the whole batch wait for this, and the keeper gives up after a third of the shortest lease.
+        let (shortest, last) = (claims.iter().filter_map(|claim| claim.lease).min(), self.link.deadline());
+        let (if_kept, until) = match shortest {
+            Some(lease) => (IfKept::Leave, last.min(Instant::now() + (lease / 8).min(PATIENCE))),
+            None => (IfKept::Wait, last),
+        };
+        // There may be no time for all of them, and the next round must not leave out the same ones.
+        fastrand::shuffle(&mut left);
+        let mut renewed = stream::iter(left)
+            .take_while(|_| ready(Instant::now() < until))
+            .map(async |at| (at, self.extend_one(&claims[at], if_kept, until).await))
+            .buffer_unordered(AT_A_TIME);
+        while let Some((at, answer)) = renewed.next().await {
+            match answer {
+                Ok(answer) => answers[at] = answer,
+                Err(error) => tracing::debug!(%error, "a claim is not renewed"),
+            }
+        }
     }
 
     /// Every now and then sweeps some locks that perhaps nobody will ask about again, beside the caller's work.
@@ -271,7 +284,7 @@ fn ids(claim: &Claim, change: &Change) -> Vec<ClaimId> {
 
 impl Store for Leased {
     fn info(&self) -> &Info {
-        &INFO
+        self.link.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {

@@ -12,6 +12,7 @@ mod many;
 mod poll;
 mod rows;
 mod session;
+mod settings;
 mod sketch;
 mod sql;
 mod step;

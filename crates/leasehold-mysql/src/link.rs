@@ -1,9 +1,9 @@
 //! The connections of one store: few, made when they are needed, thrown away when in doubt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use leasehold_core::{Error, ErrorKind, Key, Result};
+use leasehold_core::{Error, ErrorKind, Info, Key, Result, Severity};
 use leasehold_sql::{First, Queues};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
@@ -11,10 +11,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dialect::{self, Dialect};
-use crate::fault::{connecting, is_missing, refusal};
+use crate::fault::{connecting, is_denied, is_missing, refusal};
 use crate::idle::Idle;
 use crate::rows::{get, strange};
-use crate::sql::{bytes, init_sql, with};
+use crate::settings::{self, Found};
+use crate::sql::{BOUND, bytes, init_sql, with};
+use crate::store::declared;
 use crate::tls;
 use crate::url::Target;
 
@@ -30,6 +32,8 @@ pub(crate) struct Link {
     is_ready: AtomicBool,
     /// What was seen with them.
     dialect: Mutex<Dialect>,
+    /// What the store promises with the settings that the first connection found.
+    promise: OnceLock<Info>,
 }
 
 /// A connection that one step has for itself.
@@ -44,7 +48,13 @@ impl Link {
     pub(crate) fn new(target: Target) -> Arc<Self> {
         let places = Semaphore::new(target.connections);
         let (idle, is_ready, dialect) = (Arc::default(), AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { target, idle, places, turns: Queues::default(), is_ready, dialect })
+        let (turns, promise) = (Queues::default(), OnceLock::new());
+        Arc::new(Self { target, idle, places, turns, is_ready, dialect, promise })
+    }
+
+    /// What the store promises: with the settings of its server, once it has connected.
+    pub(crate) fn info(&self) -> &Info {
+        self.promise.get().unwrap_or_else(|| declared(self.target.mode))
     }
 
     /// The statements that make the tables.
@@ -94,15 +104,61 @@ impl Link {
         let made = timeout(limit, Conn::new(opts)).await;
         let made = made.map_err(|_| late())?;
         let mut conn = made.map_err(|cause| connecting(cause, &self.target.place))?;
-        if !self.is_ready.load(Ordering::Acquire) {
-            timeout_at(until, self.prepare(&mut conn)).await.map_err(|_| late())??;
-            self.is_ready.store(true, Ordering::Release);
-        }
+        let greet = async {
+            let clock = self.judge(&mut conn).await?;
+            self.leap(&mut conn, clock + BOUND).await
+        };
+        timeout_at(until, greet).await.map_err(|_| late())??;
         Ok(conn)
     }
 
-    /// Makes the tables if they are missing.
-    async fn prepare(&self, conn: &mut Conn) -> Result<()> {
+    /// Looks at the settings, which after a failover may be those of another server, and makes the tables if they are missing.
+    /// Returns the server's clock in microseconds.
+    async fn judge(&self, conn: &mut Conn) -> Result<u64> {
+        let is_first = self.promise.get().is_none();
+        let mut ask = format!("{}; {}", settings::ASK, settings::ASK_CLOCK);
+        if is_first {
+            ask = format!("{ask}; {}", settings::ASK_STATE);
+        }
+        // Before anything is written: with some settings nothing can be.
+        let found = Found::read(&say(conn, &ask).await.map_err(refusal)?)?;
+        let mut checks = settings::checks(&found);
+        if !is_first {
+            // Said already.
+            checks.retain(|check| check.severity == Severity::Refused);
+        }
+        settings::judge(&checks)?;
+        if !self.is_ready.load(Ordering::Acquire) {
+            self.find_tables(conn).await?;
+            let engines = with(&self.target.prefix, settings::ASK_ENGINES);
+            let engines = settings::engines(&Found::read(&say(conn, &engines).await.map_err(refusal)?)?);
+            settings::judge(&engines)?;
+            checks.extend(engines);
+            // The first connection's settings are the promise.
+            self.promise.get_or_init(|| settings::promise(declared(self.target.mode), checks));
+            self.is_ready.store(true, Ordering::Release);
+        }
+        found.clock().ok_or_else(|| strange("no time"))
+    }
+
+    /// Moves the source of numbers to its bound, so that whatever the server has forgotten, every number that this connection
+    /// draws is larger than all before.
+    async fn leap(&self, conn: &mut Conn, bound: u64) -> Result<()> {
+        match say(conn, &with(&self.target.prefix, &self.dialect().leap(bound))).await {
+            Ok(_) => Ok(()),
+            // A user who may only look draws no numbers.
+            Err(cause) if is_denied(&cause) => Ok(()),
+            Err(cause) => {
+                if is_missing(&cause) {
+                    self.forget();
+                }
+                Err(refusal(cause))
+            }
+        }
+    }
+
+    /// Makes the tables if they are missing, and sees what they are like.
+    async fn find_tables(&self, conn: &mut Conn) -> Result<()> {
         let ask = with(&self.target.prefix, "SELECT format FROM leasehold_store");
         let mut seen = conn.query_first::<i64, _>(&ask).await;
         // A table without its row is being made by somebody else at this moment: their turn ends with the lock below.

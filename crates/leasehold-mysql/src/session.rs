@@ -33,10 +33,11 @@ pub static ADVISORY: Info = Info {
     // The server counts in seconds.
     expiry_slack: Duration::from_secs(1),
     batch: 400,
+    checks: Vec::new(),
 };
 
 /// What row locks are and promise.
-pub static ROWLOCK: Info = Info { capabilities: CAPABILITIES, ..ADVISORY };
+pub static ROWLOCK: Info = Info { capabilities: CAPABILITIES, checks: Vec::new(), ..ADVISORY };
 
 /// How many locks are given back between two looks for rows that dead clients left.
 const SWEEP_EVERY: u64 = 32;
@@ -206,8 +207,15 @@ impl Line {
             },
             _ => self.lock_name(key, waits).await?,
         };
+        if !taken {
+            return Ok(None);
+        }
         // The number is drawn when the lock is there: tokens rise in the order of grants.
-        if taken { self.link.draw().await.map(Some) } else { Ok(None) }
+        let token = self.link.draw().await?;
+        // The draw is on another connection. If this one ended meanwhile, another client may hold already, with a smaller
+        // token. If it still answers, it had the lock all the while.
+        self.beat().await?;
+        Ok(Some(token))
     }
 
     /// Ends the transaction, and removes the row unless somebody has it locked by now.

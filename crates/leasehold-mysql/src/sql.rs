@@ -12,9 +12,13 @@ pub(crate) const PREFIX: &str = "leasehold_";
 /// The longest name that a table can have is 64 characters.
 const LONGEST: usize = 40;
 
-/// How many numbers one operation has without asking for more. Few, because the sequence starts at the time in
-/// microseconds and must not get ahead of it: who drops the tables would get smaller tokens from the next ones.
+/// How many numbers one operation has without asking for more. Few, so that drawing is slower than the clock, which counts
+/// microseconds.
 pub(crate) const NUMBERS: u64 = 16;
+
+/// How far the source of numbers is ahead of the clock at most, in microseconds: every connection moves it there before it
+/// draws. After a loss of memory all connections are new, so that their numbers are above those of all connections before.
+pub(crate) const BOUND: u64 = 60_000_000;
 
 /// The time by the database's clock, in milliseconds. Never by way of a time zone: where an hour comes twice a year, every
 /// lease would end early.

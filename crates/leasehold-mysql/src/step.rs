@@ -13,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::fault::{Stop, is_missing};
 use crate::link::{Link, Wire, late};
 use crate::rows::{self, CLAIM, HEAD, get, strange};
-use crate::sql::{NOW, NUMBERS, bytes, list, with};
+use crate::sql::{BOUND, NOW, NUMBERS, bytes, list, with};
 
 /// How many who wait are read at first: of a long queue only the front matters, nearly always.
 const FRONT: usize = 100;
@@ -79,21 +79,26 @@ pub(crate) async fn perform<T: Send>(
     loop {
         tries += 1;
         let mut wire = link.connected_for(&about.key, until).await?;
-        match attempt(link, &mut wire, about, sight, until, &operation).await {
+        let stop = match attempt(link, &mut wire, about, sight, until, &operation).await {
             Ok(done) => {
                 wire.give_back();
                 return Ok(done);
             }
+            Err(stop) => stop,
+        };
+        match stop {
             // The connection is dropped, and the transaction with it.
-            Err(Stop::Blind) if sight == Sight::Front => sight = Sight::All,
-            Err(Stop::Again(_))
-                if Instant::now() < until && (about.if_kept == IfKept::Wait || tries < TRIES) =>
-            {
-                // With it goes the turn: others may have theirs meanwhile.
-                drop(wire);
+            Stop::Blind if sight == Sight::Front => sight = Sight::All,
+            Stop::Again(_) => {
+                // The server has answered, so the connection is in order. With it goes the turn: others may have theirs
+                // meanwhile.
+                wire.undo(until).await;
+                if Instant::now() >= until || (about.if_kept == IfKept::Leave && tries >= TRIES) {
+                    return Err(stop.into_error().on(&about.key));
+                }
                 tokio::time::sleep(std::time::Duration::from_millis(fastrand::u64(1..10))).await;
             }
-            Err(stop) => return Err(stop.into_error().on(&about.key)),
+            stop => return Err(stop.into_error().on(&about.key)),
         }
     }
 }
@@ -117,7 +122,10 @@ async fn attempt<T: Send>(
     })?;
     let mut seen = read(&heard)?;
     let (before, refused) = (contents(&seen.book), refusals(&seen.fence));
-    let outcome = operation(&mut OpenBook::new(&about.key, &mut seen.book, &mut seen.fence, 0), seen.now);
+    // The source follows the numbers that claims ask for and cannot be set back, so it must not go far ahead of the clock.
+    let ceiling = seen.now.saturating_mul(1000).saturating_add(BOUND);
+    let mut book = OpenBook::new(&about.key, &mut seen.book, &mut seen.fence, 0).up_to(ceiling);
+    let outcome = operation(&mut book, seen.now);
     let (answer, promoted, ended) = match outcome {
         Ok(Outcome { answer, promoted, ended }) => (Ok(answer), promoted, ended),
         // An operation that fails changes nothing.
@@ -130,7 +138,9 @@ async fn attempt<T: Send>(
             };
         }
     };
-    let waiting = seen.book.rows().filter(|row| row.waits()).count() as u64;
+    let effective = seen.book.head().map_or(0, |head| head.effective);
+    let is_in_line = |row: &&Stored| row.waits() && !row.is_passed_over(effective, seen.now);
+    let waiting = seen.book.rows().filter(is_in_line).count() as u64;
     if seen.unseen > 0 && waiting < FRONT as u64 / 2 {
         // The walk may have stopped because it saw no more.
         return Err(Stop::Blind);
@@ -157,6 +167,12 @@ fn question(about: &About, sight: Sight, dialect: Dialect) -> String {
         "SELECT 'k', {HEAD} FROM leasehold_keys WHERE name = {name} FOR UPDATE{}; ",
         if about.if_kept == IfKept::Leave { " NOWAIT" } else { "" }
     );
+    if about.if_kept == IfKept::Leave && !ids.is_empty() {
+        // A session that keeps only the claim's row would block the write below.
+        sql += &format!(
+            "SELECT 'l' FROM leasehold_claims WHERE name = {name} AND id IN ({ids}) FOR UPDATE NOWAIT; "
+        );
+    }
     let of_name = format!("SELECT 'c', {CLAIM} FROM leasehold_claims WHERE name = {name}");
     sql += &match sight {
         Sight::All => format!("{of_name}; "),
@@ -181,6 +197,8 @@ fn read(heard: &[mysql_async::Row]) -> Result<Seen> {
             "k" => (head, has_row) = (rows::head(row, 1)?, true),
             "c" => claims.push(rows::claim(row, 1)?),
             "r" => marks.push((get::<Vec<u8>>(row, 1)?, get::<i64>(row, 2)?)),
+            // Only locked.
+            "l" => {}
             _ => times = Some((get::<i64>(row, 1)?, get::<i64>(row, 2)?, get::<i64>(row, 3)?)),
         }
     }

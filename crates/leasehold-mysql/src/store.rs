@@ -8,9 +8,9 @@ use leasehold_core::{
 };
 use leasehold_sql::Mode;
 
-use crate::lease::Leased;
+use crate::lease::{INFO, Leased};
 use crate::link::Link;
-use crate::session;
+use crate::session::{self, ADVISORY, ROWLOCK};
 use crate::url::Target;
 
 /// Locks in a MySQL or MariaDB database. Clones share the connections; the last one closes them.
@@ -67,9 +67,18 @@ impl Mysql {
     }
 }
 
+/// What a mode promises on a server whose settings are as they should be.
+pub(crate) fn declared(mode: Mode) -> &'static Info {
+    match mode {
+        Mode::Lease => &INFO,
+        Mode::Advisory => &ADVISORY,
+        Mode::RowLock => &ROWLOCK,
+    }
+}
+
 impl Store for Mysql {
     fn info(&self) -> &Info {
-        self.store.info()
+        self.link.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {

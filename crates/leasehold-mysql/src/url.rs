@@ -7,6 +7,7 @@ use leasehold_core::url::{About, TlsFiles, Url};
 use leasehold_sql::Mode;
 use mysql_async::{Opts, OptsBuilder};
 
+use crate::settings;
 use crate::sql::{PREFIX, check_prefix};
 use crate::tls;
 
@@ -73,7 +74,7 @@ impl Target {
             .socket(socket.clone())
             .tcp_nodelay(true)
             .stmt_cache_size(0)
-            .setup(settings(wait, 28_800, Some(seconds(timeout))));
+            .setup(settings::session(wait, 28_800, seconds(timeout)));
         let place = match &socket {
             Some(path) => path.clone(),
             None => {
@@ -91,27 +92,15 @@ impl Target {
 
     /// A connection that the server ends, with everything that it holds, when it was silent for this long. It hardly waits for a row.
     pub(crate) fn pinned(&self, silence: Duration) -> Opts {
-        let settings = settings(1, seconds(silence), None);
-        OptsBuilder::from_opts(self.opts.clone()).setup(settings).into()
+        // Its transaction may be idle for as long as the connection may be silent: a shorter limit of the server would free
+        // the lock while its guard is valid.
+        OptsBuilder::from_opts(self.opts.clone()).setup(settings::session(1, seconds(silence), 0)).into()
     }
 }
 
 /// As the server counts. Never earlier than asked for.
 fn seconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000_000).max(1)).unwrap_or(u64::MAX)
-}
-
-/// What every session of ours is like: how many seconds it waits for a row, and how many it may be silent, at all and with a
-/// transaction half-way. A client that is stopped then would keep its rows from everybody.
-fn settings(wait: u64, silence: u64, half_way: Option<u64>) -> Vec<String> {
-    // MySQL has no such setting, and reads this as a comment.
-    let half_way = half_way.map(|most| format!(" /*M! , SESSION idle_transaction_timeout = {most} */"));
-    let settings = format!(
-        "SET SESSION innodb_lock_wait_timeout = {wait}, SESSION wait_timeout = {silence}, SESSION autocommit = 1, \
-         SESSION sql_mode = 'STRICT_ALL_TABLES'{}",
-        half_way.unwrap_or_default()
-    );
-    vec![settings, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned()]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Answer, Claim, Client, Key, Options, Store, Units};
+use leasehold_core::{Answer, Claim, Client, ErrorKind, Key, Options, QuorumTerms, Store, Units};
 use leasehold_mysql::{Mysql, init_sql};
 use leasehold_servers::mariadb::{Kind, MariaDb};
 use tokio::time::timeout;
@@ -92,6 +92,60 @@ async fn one_release_may_grant_to_more_than_it_has_numbers_for() {
         }
         tokens.push(answer_token(&store.claim(&claim(&key, 1)).await.unwrap()));
         assert!(tokens.is_sorted_by(|a, b| a < b), "{way:?}: {tokens:?}");
+    }
+}
+
+/// The server's clock in microseconds.
+fn clock(server: &MariaDb) -> u64 {
+    server.sql("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))").parse().unwrap()
+}
+
+/// How far the source may be ahead of the clock: 60 s, as the README says, and what the test itself draws.
+const BOUND: u64 = 61_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_above_the_bound_is_refused_and_does_not_move_the_source() {
+    for &way in ways() {
+        let server = server(way);
+        let (store, key) = (patient(&server, "lease"), Key::new("k").unwrap());
+        let first = answer_token(&store.claim(&claim(&key, 1)).await.unwrap());
+        for above in [first + 3_600_000_000, 1 << 60] {
+            let far = Claim { token_above: above, ..claim(&key, 1) };
+            let error = store.claim(&far).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{way:?}: {error}");
+            assert!(error.to_string().contains("too far ahead of the clock"), "{way:?}: {error}");
+        }
+        let next = answer_token(&store.claim(&claim(&key, 1)).await.unwrap());
+        assert!(next > first && next <= clock(&server) + BOUND, "{way:?}: {next}");
+        // A claim for a token that is little ahead is granted as soon as the clock allows it.
+        let near = Claim { token_above: next + 500_000, ..claim(&key, 1) };
+        let granted = timeout(SOON, async {
+            loop {
+                match store.claim(&near).await {
+                    Ok(answer) => break answer_token(&answer),
+                    Err(error) => assert!(error.is_retryable(), "{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        assert!(granted.await.unwrap() > near.token_above, "{way:?}");
+    }
+}
+
+/// A quorum's tokens come from the clocks of its clients, which may be ahead of the server's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eviction_of_a_token_far_ahead_leaves_the_source_within_its_bound() {
+    for &way in ways() {
+        let server = server(way);
+        let (store, key) = (patient(&server, "lease"), Key::new("k").unwrap());
+        let terms = QuorumTerms { keep: Duration::ZERO, min_age: Duration::ZERO, again: false };
+        let ahead = clock(&server) + 3_600_000_000;
+        let held = Claim { token_above: ahead, quorum: Some(terms), ..claim(&key, 1) };
+        let token = answer_token(&store.claim(&held).await.unwrap());
+        assert!(store.evict(&key, token).await.unwrap(), "{way:?}");
+        let other = claim(&Key::new("another").unwrap(), 1);
+        let next = answer_token(&store.claim(&other).await.unwrap());
+        assert!(next <= clock(&server) + BOUND, "{way:?}: {next}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_conformance::trouble::*;
-use leasehold_core::{Client, ErrorKind, Loss, Options};
+use leasehold_core::{Answer, Change, Claim, Client, ErrorKind, Key, Loss, Options, Units};
 use leasehold_mysql::Mysql;
 use leasehold_servers::mariadb::MariaDb;
 use mysql_async::prelude::Queryable;
@@ -56,9 +56,10 @@ async fn a_call_that_waits_for_a_row_ends_in_time_and_did_not_happen() {
     nothing_is_left(|| site.left(), [client]).await;
 }
 
-/// Somebody who has a row of ours locked.
+/// A session that keeps the rows of this statement, and no others.
 async fn keep(site: &Site, statement: &str) -> Conn {
     let mut keeper = Conn::new(Opts::from_url(&site.server.url()).unwrap()).await.unwrap();
+    keeper.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.unwrap();
     keeper.query_drop("BEGIN").await.unwrap();
     keeper.query_drop(statement).await.unwrap();
     keeper
@@ -85,6 +86,48 @@ async fn who_keeps_the_rows_of_some_locks_costs_their_holder_no_other() {
     }
     drop((key, claim, other));
     nothing_is_left(|| site.left(), [client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_another_session_keeps_cost_only_their_own_locks() {
+    for table in ["leasehold_keys", "leasehold_claims"] {
+        let site = Site::new();
+        let lease = Duration::from_secs(6);
+        let client = client(site.store(), lease).await;
+        let mut all = JoinSet::new();
+        for n in 0..100 {
+            let lock = client.mutex(format!("lock {n:02}"));
+            all.spawn(async move { (n, lock.acquire().await.unwrap()) });
+        }
+        let guards = all.join_all().await;
+        // More rows than the client has connections to wait on.
+        let keeper = keep(&site, &format!("SELECT * FROM {table} WHERE name < 'lock 50' FOR UPDATE")).await;
+        sleep(lease * 2).await;
+        let mut lost: Vec<usize> =
+            guards.iter().filter(|(_, guard)| !guard.is_valid()).map(|(n, _)| *n).collect();
+        lost.sort_unstable();
+        assert_eq!(lost, (0..50).collect::<Vec<_>>(), "{table}: {} of 100 locks are lost", lost.len());
+        keeper.disconnect().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kept_row_costs_no_lock_with_a_shorter_lease() {
+    for table in ["leasehold_keys", "leasehold_claims"] {
+        let site = Site::new();
+        let client = client(site.store(), LONG).await;
+        let (long, short) = (Duration::from_secs(9), Duration::from_millis(2700));
+        let lock = |name: &str, lease| client.mutex(name).with(Options::new().lease(lease));
+        let kept = lock("long", long).acquire().await.unwrap();
+        let other = lock("short", short).acquire().await.unwrap();
+        let keeper = keep(&site, &format!("SELECT * FROM {table} WHERE name = 'long' FOR UPDATE")).await;
+        // The client retries the renewal of the kept lock until that is lost, and renews the other one meanwhile.
+        let loss = timeout(SERVED, kept.lost()).await.unwrap();
+        assert!(other.is_valid(), "{table}: the other lock is lost too: {:?}", (loss, other.lost().await));
+        sleep(short).await;
+        assert!(other.is_valid(), "{table}: {}", other.lost().await);
+        keeper.disconnect().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,4 +252,45 @@ async fn a_fixed_lease_begins_in_full_though_somebody_kept_the_row() {
     again.await.unwrap();
     until("its lease is a full one", async || guard.valid_for() > FIXED / 2).await;
     waiting.abort_all();
+}
+
+/// A claim whose renewal cannot be decided now, because another transaction has its lock's row, and how it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_cannot_be_renewed_now_fails_no_other_renewal() {
+    let site = Site::new();
+    let store = site.store();
+    let shared = |units, lease| {
+        let claim = Claim::new(Key::new("kept/1").unwrap(), 10, Units::Exactly(units)).unwrap();
+        Claim { lease: Some(lease), patience: lease, ..claim }
+    };
+    let (reader, growing) = (shared(5, LONG), shared(5, LONG));
+    let (late, never) = (shared(1, Duration::from_millis(1)), shared(1, LONG));
+    let healthy = Claim {
+        lease: Some(LONG),
+        ..Claim::new(Key::new("healthy").unwrap(), 1, Units::Exactly(1)).unwrap()
+    };
+    for claim in [&reader, &growing, &healthy] {
+        assert!(matches!(store.claim(claim).await.unwrap(), Answer::Granted(_)));
+    }
+    let grown = store.amend(&growing, &Change::Units { to: 6, op: 1 }).await.unwrap();
+    assert!(matches!(&grown, Answer::Waiting(place) if place.held == 5), "{grown:?}");
+    assert!(matches!(store.claim(&late).await.unwrap(), Answer::Waiting(_)));
+    // The waiter's patience is over.
+    sleep(Duration::from_millis(50)).await;
+    let keeper = keep(&site, ALL_KEPT).await;
+    for (name, claim) in [("growing", &growing), ("late", &late), ("missing", &never)] {
+        let answers = store.renew(&[claim.clone(), healthy.clone()]).await;
+        let answers = answers.unwrap_or_else(|error| panic!("{name}: the whole round fails: {error}"));
+        match (name, &answers[0]) {
+            ("growing", Answer::Waiting(place)) => assert_eq!((place.held, place.lease), (5, None)),
+            ("late", Answer::Waiting(place)) => assert_eq!((place.held, place.lease), (0, None)),
+            ("missing", Answer::Gone) => {}
+            (_, answer) => panic!("{name}: {answer:?}"),
+        }
+        assert!(
+            matches!(&answers[1], Answer::Granted(grant) if grant.lease.is_some()),
+            "{name}: {answers:?}"
+        );
+    }
+    keeper.disconnect().await.unwrap();
 }
