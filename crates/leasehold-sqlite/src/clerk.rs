@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Error, ErrorKind, Info, Result};
 use tokio::sync::oneshot;
 
 use crate::office::Office;
@@ -37,6 +37,10 @@ impl Clerk {
 
     pub(crate) fn path(&self) -> &Path {
         self.office.path()
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        self.office.info()
     }
 
     pub(crate) fn inboxes(&self) -> &Inboxes {

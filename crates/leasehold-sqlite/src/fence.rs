@@ -1,21 +1,26 @@
 //! The fence: the one row that all keys share, and the numbers drawn from it.
 //!
-//! Numbers are hybrid: above the last one, and at least the wall clock in microseconds, so that they go on
-//! rising when the file is lost. A power cut may undo the last commits of the default mode and the wall
-//! clock may have been ahead, so numbers are also reserved: those up to `ceiling` belong to this boot, the
-//! ceiling is raised by a synced commit, and the next boot starts above it.
+//! Numbers are hybrid: above the last one, and at least the wall clock in microseconds. A power cut may undo the last
+//! commits of the default mode, so numbers are also reserved: those up to `ceiling` belong to this boot, the ceiling is
+//! raised by a synced commit, and the next boot starts above it.
+//!
+//! The ceiling is never raised further than [`BOUND`] ahead of the wall clock, no matter how often the machine boots, and
+//! a new file starts there. So tokens rise even if the file is lost. If the next number would pass the bound, because the
+//! clock was set back, there is none until the clock has caught up. Until then no claim is granted. Holders renew and
+//! release as usual.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Clock, Error, ErrorKind, Moment, Result};
 use rusqlite::{Connection, params};
 
 use crate::epoch::Epoch;
 use crate::fault::explain;
 
-/// How many numbers are reserved at a time: ten minutes of microseconds, so at most one synced commit in
-/// ten minutes is owed to them.
-const RESERVED: u64 = 600_000_000;
+/// How far numbers may be ahead of the wall clock, in microseconds. A synced commit reserves them up to here, so a clock
+/// that is right owes at most one such commit a minute. After a boot the ceiling is reached sooner: each synced commit
+/// then reserves as many numbers as microseconds have passed since the last one, which soon is more than anyone draws.
+const BOUND: u64 = 60_000_000;
 
 /// The fence as read at the start of a step.
 #[derive(Debug)]
@@ -52,19 +57,37 @@ impl Fence {
         })
     }
 
-    /// Draws the next number. `true` when the step must be synced for it.
-    pub(crate) fn number(&mut self, above: u64) -> Result<(u64, bool)> {
-        let next = self.last.max(above).saturating_add(1).max(wall_micros());
-        if next > i64::MAX.unsigned_abs() - RESERVED {
-            let message =
-                format!("no token above {above} is left: the caller has seen a token that is not ours");
-            return Err(Error::new(ErrorKind::Invalid, message));
+    /// The next number above `above` when the wall clock shows `wall`, or how long to wait until there is one.
+    fn next(&self, above: u64, wall: u64) -> Result<u64, Duration> {
+        let most = wall.saturating_add(BOUND);
+        // Without a record of the last number, one may have been given out up to the bound.
+        let least = if self.last == 0 { most } else { wall };
+        let next = self.last.max(above).saturating_add(1).max(least);
+        match next <= self.ceiling.max(most) {
+            true => Ok(next),
+            false => Err(Duration::from_millis((next - most).div_ceil(1_000))),
         }
+    }
+
+    /// Whether a number can be drawn when the wall clock shows `wall`.
+    pub(crate) fn has_number(&self, wall: u64) -> bool {
+        self.next(0, wall).is_ok()
+    }
+
+    /// Draws the next number when the wall clock shows `wall`. `true` when the step must be synced for it.
+    pub(crate) fn number(&mut self, above: u64, wall: u64) -> Result<(u64, bool)> {
+        let next = self.next(above, wall).map_err(|wait| {
+            let message = format!(
+                "the next token would be more than 60 s ahead of the wall clock, which was perhaps set back: \
+                 set the clock right, or wait {wait:?}"
+            );
+            Error::new(ErrorKind::Unavailable, message)
+        })?;
         self.last = next;
         self.is_changed = true;
         let beyond = next > self.ceiling;
         if beyond {
-            self.ceiling = next + RESERVED;
+            self.ceiling = wall.saturating_add(BOUND);
         }
         Ok((next, beyond))
     }
@@ -127,7 +150,13 @@ impl Fence {
     }
 }
 
-fn wall_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(0)
+/// The machine's wall clock. Unlike other clocks it can be set back.
+#[derive(Debug)]
+pub(crate) struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
 }

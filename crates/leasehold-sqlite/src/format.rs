@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Check, Error, ErrorKind, Warnings};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use crate::fault::{Stop, explain};
-use crate::location::{self, Identity};
+use crate::location;
+use crate::place::Identity;
 use crate::settings::{Settings, SyncMode};
 
 /// Marks our files: "Lshd".
@@ -26,14 +27,18 @@ const LOG_BYTES: i64 = 8 << 20;
 /// More than we have statements.
 const STATEMENTS: usize = 48;
 
-/// Opens the file without looking into it.
-pub(crate) fn open(path: &Path) -> Result<(Connection, Identity), Stop> {
+/// Opens the file without looking into it, and says what was checked around it.
+pub(crate) fn open(
+    path: &Path,
+    settings: &Settings,
+    warnings: &Warnings,
+) -> Result<(Connection, Identity, Vec<Check>), Stop> {
     // Creating a file closes a descriptor of it, which would drop the locks of a connection that another
     // thread opens at this moment.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
 
-    let path = location::prepare(path).map_err(|e| e.at("sqlite"))?;
+    let (path, checks) = location::prepare(path, settings.network, warnings).map_err(|e| e.at("sqlite"))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
@@ -44,11 +49,14 @@ pub(crate) fn open(path: &Path) -> Result<(Connection, Identity), Stop> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Else SQLite plans a statement anew for every other value of its LIMIT: a sixth of the time of a hand-over.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok((connection, Identity::of(path)))
+    // The schema may be another program's, or be meant to harm: nothing in it runs code of ours that touches the outside.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    Ok((connection, Identity::of(path), checks))
 }
 
-/// Checks that the file is ours and creates what it needs. Repeatable: `Busy` means again.
-pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Result<(), Stop> {
+/// Checks that the file is ours and creates what it needs. Repeatable: `Busy` means again. Says how SQLite is set.
+pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Result<[Check; 2], Stop> {
     // Before anything is changed: the file may be somebody else's. In a transaction, because another process
     // may be creating it.
     let look = connection.transaction()?;
@@ -65,7 +73,14 @@ pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Resul
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
     set_sync(connection, SyncMode::Full)?;
     create(connection, settings)?;
-    set_sync(connection, settings.sync)
+    set_sync(connection, settings.sync)?;
+    let sync = match connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0))? {
+        0 => "off",
+        1 => "normal",
+        2 => "full",
+        _ => "extra",
+    };
+    Ok([Check::ok("journal_mode", mode), Check::ok("synchronous", sync)])
 }
 
 /// Sets what the next transactions survive.
@@ -125,4 +140,22 @@ pub(crate) fn checkpoint(connection: &Connection, longer_than: i64) -> leasehold
         pages("PASSIVE")?;
     }
     Ok(is_long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_schema_gets_no_trust() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings::new();
+        let (mut connection, _, _) =
+            open(&directory.path().join("locks.db"), &settings, &Warnings::default()).unwrap();
+        install(&mut connection, &settings).unwrap();
+        let trusted: i64 = connection.pragma_query_value(None, "trusted_schema", |row| row.get(0)).unwrap();
+        assert_eq!(trusted, 0);
+        connection.pragma_update(None, "writable_schema", true).unwrap();
+        connection.execute("UPDATE sqlite_schema SET sql = ''", []).unwrap_err();
+    }
 }

@@ -25,13 +25,20 @@ macro_rules! claims {
 pub(crate) struct Rows<'s, 'c> {
     key: &'s Key,
     step: &'s mut Step<'c>,
+    /// Whether the operation goes on if no number can be drawn.
+    needs_no_number: bool,
     /// The limit that a resize left in force, as last read.
     resized: Option<(u64, u64)>,
 }
 
 impl<'s, 'c> Rows<'s, 'c> {
     pub(crate) fn new(key: &'s Key, step: &'s mut Step<'c>) -> Self {
-        Self { key, step, resized: None }
+        Self { key, step, needs_no_number: false, resized: None }
+    }
+
+    /// Lets the operation go on if no number can be drawn: it grants nothing, and the next number is larger anyway.
+    pub(crate) fn needs_no_number(&mut self) {
+        self.needs_no_number = true;
     }
 
     fn name(&self) -> &'s [u8] {
@@ -155,8 +162,15 @@ impl Ledger for Rows<'_, '_> {
         Ok(())
     }
 
-    fn front(&mut self) -> Result<Option<Row>> {
-        self.first(claims!("turn IS NOT NULL ORDER BY turn LIMIT 1"), [self.name()])
+    fn front(&mut self, effective: u64, now: u64) -> Result<Option<Row>> {
+        if !self.step.fence.has_number(self.step.wall()) {
+            // Nobody can be granted anything now. An error would keep holders from releasing.
+            return Ok(None);
+        }
+        self.first(
+            claims!("turn IS NOT NULL AND (least <= ?2 OR held = 0 AND expires <= ?3) ORDER BY turn LIMIT 1"),
+            params![self.name(), number(effective), time(now)],
+        )
     }
 
     fn ahead(&mut self, row: &Row, at_most: u64) -> Result<u64> {
@@ -212,7 +226,12 @@ impl Ledger for Rows<'_, '_> {
     }
 
     fn number(&mut self, above: u64) -> Result<u64> {
-        let (number, needs_sync) = self.step.fence.number(above).map_err(|e| e.on(self.key).at("sqlite"))?;
+        let wall = self.step.wall();
+        if self.needs_no_number && !self.step.fence.has_number(wall) {
+            return Ok(above);
+        }
+        let (number, needs_sync) =
+            self.step.fence.number(above, wall).map_err(|e| e.on(self.key).at("sqlite"))?;
         if needs_sync {
             self.step.needs_sync();
         }

@@ -9,6 +9,7 @@ mod job;
 mod ledger;
 mod location;
 mod office;
+mod place;
 mod settings;
 mod step;
 mod store;

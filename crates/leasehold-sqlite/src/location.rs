@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use leasehold_core::local::Network;
 use leasehold_core::url::{About, PathUrl};
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Check, Error, ErrorKind, Result, Warnings};
 
+use crate::place;
 use crate::settings::{Settings, SyncMode};
 
 /// What URLs are about here.
@@ -16,10 +18,10 @@ const ABOUT: About = About {
 };
 
 /// What can be chosen.
-const KNOWN: &str = "known are sync=normal and sync=full";
+const KNOWN: &str = "known are sync=normal and sync=full, network=on and network=off";
 
 /// The path and settings that a URL names: `sqlite:///absolute/path`, `sqlite:relative/path`, or `sqlite:`
-/// for the default path, each with `?sync=normal` or `?sync=full`.
+/// for the default path, each with `?sync=normal` or `?sync=full`, and `?network=on` for a shared file system.
 pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
     let PathUrl { path, mut query } = PathUrl::parse(ABOUT, url)?;
     let path = if path.as_os_str().is_empty() { default_path()? } else { path };
@@ -28,6 +30,10 @@ pub(crate) fn parse(url: &str) -> Result<(PathBuf, Settings)> {
         Some("normal") => Settings::new().sync(SyncMode::Normal),
         Some("full") => Settings::new().sync(SyncMode::Full),
         Some(_) => return Err(ABOUT.invalid(format!("nothing else can be chosen: {KNOWN}"))),
+    };
+    let settings = match query.switch("network")? {
+        Some(true) => settings.network(Network::Accepted),
+        _ => settings,
     };
     query.done(KNOWN)?;
     Ok((path, settings))
@@ -52,9 +58,9 @@ fn default_path_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
     })
 }
 
-/// Makes sure that the file exists, that only its owner can use it, and that nobody else decides what it is.
-/// Returns its path with the directories resolved.
-pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
+/// Makes sure that the file exists in a place where its locks mean something, and that nobody else decides what it is.
+/// Returns its path with the directories resolved, and what was checked.
+pub(crate) fn prepare(path: &Path, network: Network, warnings: &Warnings) -> Result<(PathBuf, Vec<Check>)> {
     let Some(name) = path.file_name() else {
         return Err(ABOUT.invalid(format!("{} names no file: name one, like locks.db", path.display())));
     };
@@ -66,9 +72,16 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let directory =
         fs::canonicalize(directory).map_err(|e| refused(directory, "cannot open the directory", e))?;
     trust(&directory)?;
+    let mut checks =
+        vec![place::file_system(&directory, network).map_err(|e| refused(&directory, "cannot examine", e))?];
+    // Before anything is created there.
+    warnings.judge(&checks, "sqlite")?;
     let path = directory.join(name);
     create(&path)?;
-    Ok(path)
+    let found = place::file(&path).map_err(|e| refused(&path, "cannot examine", e))?;
+    warnings.judge(&found, "sqlite")?;
+    checks.extend(found);
+    Ok((path, checks))
 }
 
 fn create_directories(directory: &Path) -> std::io::Result<()> {
@@ -119,40 +132,7 @@ fn create(path: &Path) -> Result<()> {
     }
 }
 
-/// Which file a path led to.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    path: PathBuf,
-    file: Option<(u64, u64)>,
-}
-
-impl Identity {
-    pub(crate) fn of(path: PathBuf) -> Self {
-        let file = device_and_inode(&path);
-        Self { path, file }
-    }
-
-    /// Whether the path leads elsewhere now. The number of a file that is open is not given to another.
-    pub(crate) fn has_moved(&self) -> bool {
-        device_and_inode(&self.path) != self.file
-    }
-}
-
-/// What a file is called whatever its path; `None` where files have no such number.
-pub(crate) fn device_and_inode(path: &Path) -> Option<(u64, u64)> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
-}
-
-fn refused(path: &Path, problem: &str, cause: std::io::Error) -> Error {
+pub(crate) fn refused(path: &Path, problem: &str, cause: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     let (kind, way_out) = match cause.kind() {
         Io::PermissionDenied | Io::ReadOnlyFilesystem => {

@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use leasehold_core::Result;
+use leasehold_core::{Info, Result, Warnings};
 use tokio::sync::oneshot;
 
 use crate::fault::Stop;
@@ -19,6 +19,7 @@ use crate::format;
 use crate::job::{Job, Request};
 use crate::settings::{Settings, SyncMode};
 use crate::step::{Desk, Mode, Step};
+use crate::store::INFO;
 use crate::wake::Inboxes;
 
 /// How long the file may be busy before a request is given up.
@@ -37,6 +38,9 @@ pub(crate) struct Office {
     path: PathBuf,
     settings: Settings,
     inboxes: Inboxes,
+    /// Set when the file is first opened, with what was checked.
+    info: OnceLock<Info>,
+    warnings: Warnings,
     /// `None` until the thread has opened the file.
     desk: Mutex<Option<Desk>>,
     queue: Mutex<Queue>,
@@ -52,12 +56,16 @@ struct Queue {
 
 impl Office {
     pub(crate) fn new(path: PathBuf, settings: Settings) -> Self {
-        let (inboxes, desk, queue, bell) = Default::default();
-        Self { path, settings, inboxes, desk, queue, bell }
+        let (inboxes, info, warnings, desk, queue, bell) = Default::default();
+        Self { path, settings, inboxes, info, warnings, desk, queue, bell }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        self.info.get().unwrap_or(&INFO)
     }
 
     pub(crate) fn inboxes(&self) -> &Inboxes {
@@ -213,8 +221,10 @@ impl Office {
     }
 
     fn open(&self) -> Result<Desk, Stop> {
-        let (mut connection, file) = self.patiently(|| format::open(&self.path))?;
-        self.patiently(|| format::install(&mut connection, &self.settings))?;
+        let (mut connection, file, mut checks) =
+            self.patiently(|| format::open(&self.path, &self.settings, &self.warnings))?;
+        checks.extend(self.patiently(|| format::install(&mut connection, &self.settings))?);
+        self.info.get_or_init(|| Info { checks, ..INFO.clone() });
         Ok(Desk::new(connection, file, self.settings.clone()))
     }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use leasehold_core::local::Network;
 use leasehold_core::{BootClock, Clock};
 
 use crate::epoch::Epoch;
+use crate::fence::WallClock;
 
 /// How much of a power cut a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,14 +28,22 @@ pub enum SyncMode {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) sync: SyncMode,
+    pub(crate) network: Network,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) wall_clock: Arc<dyn Clock>,
     pub(crate) epoch: Epoch,
 }
 
 impl Settings {
-    /// The defaults: [`SyncMode::Normal`] and the machine's boot clock.
+    /// The defaults: [`SyncMode::Normal`], no network file systems, and the machine's clocks.
     pub fn new() -> Self {
-        Self { sync: SyncMode::default(), clock: Arc::new(BootClock), epoch: Epoch::of_this_machine() }
+        Self {
+            sync: SyncMode::default(),
+            network: Network::default(),
+            clock: Arc::new(BootClock),
+            wall_clock: Arc::new(WallClock),
+            epoch: Epoch::of_this_machine(),
+        }
     }
 
     /// Chooses what a commit survives.
@@ -43,10 +53,24 @@ impl Settings {
         self
     }
 
+    /// Chooses whether the file may be on a file system that other machines share, where SQLite's locks may mean nothing.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
     /// Counts leases on this clock: for tests. All processes on one file must share a clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Lets tokens follow this clock, which counts since 1970 and may be set back: for tests.
+    #[must_use]
+    pub fn wall_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.wall_clock = clock;
         self
     }
 

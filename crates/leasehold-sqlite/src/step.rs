@@ -8,7 +8,7 @@ use crate::fault::{Stop, explain};
 use crate::fence::Fence;
 use crate::format;
 use crate::ledger::Rows;
-use crate::location::Identity;
+use crate::place::Identity;
 use crate::settings::{Settings, SyncMode};
 
 /// How many rows one sweep looks at.
@@ -60,18 +60,18 @@ impl Desk {
 
     /// Whether the path leads to another file by now. In ours we are alone.
     pub(crate) fn has_moved(&self) -> bool {
-        self.file.has_moved()
+        matches!(self.file.confirm(), Err(Stop::Moved))
     }
 
-    /// The same, asked once a millisecond: a system call for every transaction would be a twelfth of its time, and
-    /// a transaction takes no less from its look to its commit.
-    fn has_just_moved(&mut self) -> bool {
+    /// Looks whether the path leads to the file, once a millisecond: a system call for every transaction would be a twelfth
+    /// of its time, and a transaction takes no less from its look to its commit.
+    fn confirm_file(&mut self) -> Result<(), Stop> {
         let now = self.settings.clock.now().as_millis();
-        let moved = now != self.looked && self.has_moved();
-        if !moved {
+        if now != self.looked {
+            self.file.confirm()?;
             self.looked = now;
         }
-        moved
+        Ok(())
     }
 
     pub(crate) fn is_untidy(&self) -> bool {
@@ -115,23 +115,29 @@ impl Desk {
         mode: Mode,
         body: impl FnOnce(&mut Step<'_>) -> Result<T>,
     ) -> Result<(T, Notices), Stop> {
-        if mode != Mode::Read && self.has_just_moved() {
-            return Err(Stop::Moved);
+        if mode != Mode::Read {
+            self.confirm_file()?;
         }
         let begin = if mode == Mode::Read { "BEGIN" } else { "BEGIN IMMEDIATE" };
         self.connection.prepare_cached(begin)?.execute([])?;
         // Read after the lock is ours, so that times in the file never run backwards.
         let now = self.settings.clock.now().as_millis();
         let fence = Fence::read(&self.connection, &self.settings.epoch, now)?;
-        let mut step =
-            Step { connection: &self.connection, fence, now, needs_sync: false, notices: Notices::default() };
+        let mut step = Step {
+            connection: &self.connection,
+            settings: &self.settings,
+            fence,
+            now,
+            needs_sync: false,
+            notices: Notices::default(),
+        };
         self.joined |= step.fence.is_ours;
         if !step.fence.is_ours {
             match mode {
                 // Nothing is over by our clock: shown as of the last change.
                 Mode::Read => step.now = step.fence.stamp,
                 _ if self.joined => return Err(two_clocks().into()),
-                _ => step.adopt(&self.settings)?,
+                _ => step.adopt()?,
             }
         }
 
@@ -163,6 +169,7 @@ impl Desk {
 #[derive(Debug)]
 pub(crate) struct Step<'c> {
     pub(crate) connection: &'c Connection,
+    settings: &'c Settings,
     pub(crate) fence: Fence,
     now: u64,
     needs_sync: bool,
@@ -188,9 +195,14 @@ impl Step<'_> {
         self.needs_sync = true;
     }
 
-    fn adopt(&mut self, settings: &Settings) -> Result<()> {
+    /// The wall clock in microseconds.
+    pub(crate) fn wall(&self) -> u64 {
+        self.settings.wall_clock.now().as_micros()
+    }
+
+    fn adopt(&mut self) -> Result<()> {
         tracing::info!("the lock file was last used under another boot or clock: translating its leases");
-        self.fence.adopt(self.connection, &settings.epoch, self.now)?;
+        self.fence.adopt(self.connection, &self.settings.epoch, self.now)?;
         self.needs_sync();
         Ok(())
     }

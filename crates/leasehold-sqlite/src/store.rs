@@ -32,6 +32,7 @@ pub static INFO: Info = Info {
     expiry_slack: Duration::ZERO,
     // One transaction on the caller's thread: it should not take longer than a few hundred microseconds.
     batch: 64,
+    checks: Vec::new(),
 };
 
 /// Claims in a SQLite file, shared by the processes of one machine. Clones share the connection; the last
@@ -66,7 +67,7 @@ impl Sqlite {
     }
 
     /// The store that a URL names: `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, or `sqlite:` for
-    /// [the default](crate::default_path); `?sync=full` syncs every commit.
+    /// [the default](crate::default_path); `?sync=full` syncs every commit, `?network=on` accepts a shared file system.
     ///
     /// # Errors
     /// `Invalid` when the URL makes no sense, else as [`Sqlite::open`].
@@ -96,7 +97,7 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn info(&self) -> &Info {
-        &INFO
+        self.clerk.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
@@ -165,10 +166,12 @@ impl Store for Sqlite {
 
     fn evict<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, bool> {
         let key = key.clone();
-        Box::pin(
-            self.clerk
-                .carry_out(Mode::Write, move |step| step.on(&key, |rows, now| rule::evict(rows, token, now))),
-        )
+        Box::pin(self.clerk.carry_out(Mode::Write, move |step| {
+            step.on(&key, |rows, now| {
+                rows.needs_no_number();
+                rule::evict(rows, token, now)
+            })
+        }))
     }
 }
 

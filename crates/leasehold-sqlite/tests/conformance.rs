@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_sqlite::{Settings, Sqlite};
 use rusqlite::{Connection, OpenFlags};
@@ -69,10 +69,10 @@ impl Fixture for Database {
         LEASE
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
         Hook::Does(Box::pin(async move {
             let path = self.path();
-            kill_one_that_holds(&path.to_string_lossy(), key, LEASE).await
+            kill_one_that_holds(&path.to_string_lossy(), key, lease).await
         }))
     }
 }

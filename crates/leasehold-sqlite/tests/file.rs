@@ -7,9 +7,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use leasehold_core::{Answer, Error, ErrorKind, Store};
+use leasehold_core::{Answer, Error, ErrorKind, Severity, Store};
 use leasehold_sqlite::{Settings, Sqlite, SyncMode};
-use support::{Place, begin, claim, token};
+use support::{Place, Warnings, begin, claim, token};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -91,6 +91,33 @@ async fn a_symbolic_link_is_refused() {
 }
 
 #[tokio::test]
+async fn a_second_name_of_the_file_is_refused() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    token(store.claim(&claim("a")).await.unwrap());
+    let other = place.path().with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    fs::hard_link(place.path(), other.join("locks.db")).unwrap();
+    let error = refusal(&other.join("locks.db")).await;
+    assert!(error.to_string().contains("share the directory, not the file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_name_made_while_in_use_is_noticed() {
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    let other = place.path().with_file_name("other.db");
+    fs::hard_link(place.path(), &other).unwrap();
+    // The store looks at most once a millisecond.
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let error = store.claim(&claim("a")).await.unwrap_err();
+    assert!(error.to_string().contains("share the directory, not the file"), "{error}");
+    fs::remove_file(&other).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    token(store.claim(&claim("a")).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_link_in_the_directories_is_followed() {
     let place = Place::new();
     let (real, link) = (place.path().with_file_name("real"), place.path().with_file_name("link"));
@@ -112,6 +139,61 @@ async fn a_directory_that_everybody_may_write_needs_the_sticky_bit() {
 
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
     begin(&Sqlite::open(directory.join("locks.db"), Settings::new()).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn info_lists_the_checked_settings() {
+    let place = Place::new();
+    let store = place.store(Settings::new().sync(SyncMode::Full)).await;
+    let found = |name: &str| {
+        let check = store.info().checks.iter().find(|check| check.name == name);
+        check.map(|check| (check.found.clone(), check.severity))
+    };
+    let ok = |found: &str| Some((found.to_owned(), Severity::Ok));
+    assert_eq!(found("journal_mode"), ok("wal"));
+    assert_eq!(found("synchronous"), ok("full"));
+    assert_eq!(found("links"), ok("1"));
+    assert_eq!(found("mount point"), ok("no"));
+    assert_eq!(found("mode"), ok("0600"));
+    for name in ["file system", "owner"] {
+        assert_eq!(found(name).unwrap().1, Severity::Ok, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_everybody_may_write_is_a_warning() {
+    let place = Place::new();
+    fs::write(place.path(), "").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o666)).unwrap();
+    let store = place.store(Settings::new()).await;
+    let warnings: Vec<_> =
+        store.info().checks.iter().filter(|check| check.severity == Severity::Warning).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!((warnings[0].name.as_str(), warnings[0].found.as_str()), ("mode", "0666"));
+}
+
+#[tokio::test]
+async fn a_client_logs_a_warning_once_although_the_file_is_replaced() {
+    // Other tests of this program log too, but not about this mode.
+    let (warnings, mode) = (Warnings::default(), 0o626);
+    tracing::subscriber::set_global_default(warnings.clone()).unwrap();
+    let place = Place::new();
+    let create = || {
+        fs::write(place.path(), "").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    create();
+    let store = place.store(Settings::new()).await;
+    token(store.claim(&claim("a")).await.unwrap());
+    assert_eq!(warnings.about("0626"), 1);
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(place.path().with_file_name(format!("locks.db{suffix}"))).unwrap();
+    }
+    create();
+    token(store.claim(&claim("a")).await.unwrap());
+    assert_eq!(warnings.about("0626"), 1, "the same client was warned again");
+    place.store(Settings::new()).await;
+    assert_eq!(warnings.about("0626"), 2, "another client was not warned");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use leasehold_core::{Answer, Change, Inbox, Released, Store, Units};
+use leasehold_core::{Answer, Change, Claim, ClaimId, Inbox, Released, Store, Units};
 use leasehold_sqlite::{Settings, SyncMode};
 use support::{DEADLINE, Ear, Hand, Heard, Place, claim, key, token};
 use tokio::time::timeout;
@@ -87,6 +87,41 @@ async fn a_waiter_behind_another_connection_is_asked_to_look() {
 }
 
 #[cfg(target_os = "linux")]
+/// Every process of the machine can send datagrams to an abstract socket, and find it in `/proc/net/unix`.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_forged_wake_up_only_makes_a_client_look() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let place = Place::new();
+    let store = place.store(Settings::new()).await;
+    let (ear, mut heard) = Ear::new();
+    let inbox = Inbox(fastrand::u64(..));
+    store.open(inbox, ear).await.unwrap();
+    let (holder, waiter) = (claim("a"), Claim { inbox, ..claim("a") });
+    let held = token(store.claim(&holder).await.unwrap());
+    assert!(matches!(store.claim(&waiter).await.unwrap(), Answer::Waiting(_)));
+
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let names = sockets.lines().filter_map(|line| line.split_once(" @").map(|(_, name)| name));
+    let name = names.into_iter().find(|name| name.ends_with(&format!("/{:016x}", inbox.0))).unwrap();
+    let (address, socket) = (SocketAddr::from_abstract_name(name).unwrap(), UnixDatagram::unbound().unwrap());
+    let promotion = format!("a {} {held}", waiter.inbox.0);
+    for forged in [&b""[..], b"\xff\xfe", &[b'x'; 5000], promotion.as_bytes(), b"a"] {
+        socket.send_to_addr(forged, &address).unwrap();
+    }
+    // The last one names a key. Of the others, only what could be the name of a key makes the client look.
+    loop {
+        match timeout(DEADLINE, heard.recv()).await.unwrap().unwrap() {
+            Heard::Look(looked) if looked == key("a") => break,
+            Heard::Look(_) => {}
+            promoted => panic!("the client believes it: {promoted:?}"),
+        }
+    }
+    assert!(matches!(store.renew(&[waiter]).await.unwrap()[..], [Answer::Waiting(_)]));
+    assert_eq!(token(store.renew(&[holder]).await.unwrap().remove(0)), held);
+}
+
 #[tokio::test]
 async fn the_owner_of_an_evicted_claim_is_asked_to_look() {
     let place = Place::new();
@@ -118,9 +153,11 @@ async fn tokens_rise_across_connections_and_reopening() {
 async fn a_token_is_above_what_the_client_has_seen() {
     let place = Place::new();
     let store = place.store(Settings::new()).await;
-    let mut claim = claim("a");
-    claim.token_above = 1 << 60;
-    assert!(token(store.claim(&claim).await.unwrap()) > 1 << 60);
+    let first = token(store.claim(&claim("a")).await.unwrap());
+    // Tokens are at most a minute ahead of the clock, and those of a new file start there.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let ahead = Claim { token_above: first + 1_000, ..claim("b") };
+    assert!(token(store.claim(&ahead).await.unwrap()) > first + 1_000);
 }
 
 #[tokio::test]
@@ -180,8 +217,11 @@ async fn a_resized_limit_survives_its_users() {
     let store = place.store(Settings::new()).await;
     let shown = store.inspect(&claim.key).await.unwrap().unwrap();
     assert_eq!((shown.limit, shown.effective_limit), (5, 3));
-    store.amend(&claim, &Change::Limit(5)).await.unwrap();
-    assert_eq!(store.residue().await.unwrap(), 0);
+    let another = Claim { id: ClaimId::random().unwrap(), ..claim };
+    store.amend(&another, &Change::Limit(5)).await.unwrap();
+    assert_eq!(store.inspect(&another.key).await.unwrap(), None);
+    // Nothing is left but the marks that refuse copies of the two requests.
+    assert_eq!(store.residue().await.unwrap(), 2);
 }
 
 #[tokio::test]

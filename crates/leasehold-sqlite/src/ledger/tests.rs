@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold_core::rule::{self, Head, Ledger, Outcome, Row};
 use leasehold_core::{
-    Book, Change, Claim, ClaimId, Clock, Fence, IfBusy, Inbox, Key, Moment, OpenBook, Order, Promotion,
-    QuorumTerms, Result, Units,
+    Book, Change, Claim, ClaimId, Clock, Extend, Fence, IfBusy, Inbox, Key, Moment, OpenBook, Order,
+    Promotion, QuorumTerms, Result, Units, Warnings,
 };
 
 use crate::fault::Stop;
@@ -16,10 +16,10 @@ use crate::format;
 use crate::settings::Settings;
 use crate::step::{Desk, Mode};
 
-/// Above every clock in microseconds: both sides then draw the last number plus one.
+/// Where both sides start, and what the wall clock shows in microseconds: both draw the last number plus one.
 const BASE: u64 = 5_000_000_000_000_000;
-/// The proposals of quorums: far from the numbers that the stores draw.
-const TOKENS: u64 = 1 << 60;
+/// The proposals of quorums: far below the numbers that the stores draw.
+const TOKENS: u64 = 1 << 40;
 
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
@@ -27,6 +27,16 @@ struct Hand(AtomicU64);
 impl Clock for Hand {
     fn now(&self) -> Moment {
         Moment::from_nanos(self.0.load(Ordering::SeqCst) * 1_000_000)
+    }
+}
+
+/// A wall clock that stands still.
+#[derive(Debug)]
+struct Wall;
+
+impl Clock for Wall {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(BASE * 1_000)
     }
 }
 
@@ -97,8 +107,9 @@ impl Pair {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(Hand::default());
-        let settings = Settings::new().clock(clock.clone());
-        let (mut connection, file) = format::open(&directory.path().join("locks.db")).unwrap();
+        let settings = Settings::new().clock(clock.clone()).wall_clock(Arc::new(Wall));
+        let path = directory.path().join("locks.db");
+        let (mut connection, file, _) = format::open(&path, &settings, &Warnings::default()).unwrap();
         format::install(&mut connection, &settings).unwrap();
         connection.execute("UPDATE leasehold SET last = ?1 WHERE key = x''", [BASE.cast_signed()]).unwrap();
         Self {
@@ -189,7 +200,10 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
     let holders: Vec<u64> = pair.book.rows().filter(|row| row.held > 0).map(|row| row.token).collect();
     match rng.u8(0..20) {
         0..=7 => Op::Claim(claim),
-        8..=10 => Op::Renew(claim),
+        8..=10 => {
+            let extend = if rng.u8(0..4) == 0 { Extend::Nothing } else { Extend::Lease };
+            Op::Renew(Claim { extend, ..claim })
+        }
         11..=13 => Op::Release(claim.id, rng.bool().then(|| Duration::from_millis(rng.u64(1..40)))),
         14 => Op::Evict(rng.choice(holders).unwrap_or(7)),
         15 => Op::Pass,
@@ -198,7 +212,10 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
             let change = match rng.u8(0..8) {
                 0..=1 => Change::Units { to: rng.u64(0..=4), op: rng.u64(0..6) },
                 2 => Change::Value { to: [rng.u8(..)].into(), op: rng.u64(0..6) },
-                3 => Change::Give { n: rng.u64(0..3), op: rng.u64(0..4) },
+                3 => {
+                    let token = rng.choice(holders).unwrap_or(7);
+                    Change::Give { n: rng.u64(0..3), op: rng.u64(0..4), token }
+                }
                 4 => Change::Tail(Duration::from_millis(rng.u64(0..30))),
                 5 => Change::Limit(rng.u64(2..=5)),
                 6 => Change::Ask(rng.choice(holders).unwrap_or(7)),
@@ -209,6 +226,11 @@ fn random_op(rng: &mut fastrand::Rng, pair: &Pair) -> Op {
                     Change::Owner { to: Box::new(heir), refuse_for: Duration::from_millis(rng.u64(0..40)) }
                 }
             };
+            let mut claim = claim;
+            if matches!(change, Change::Limit(_)) && rng.u8(0..4) > 0 {
+                // Another resize, another id: else it is a copy.
+                claim.id = ClaimId::from_bytes(rng.u128(..).to_be_bytes());
+            }
             Op::Amend(claim, change)
         }
     }

@@ -9,7 +9,7 @@ use leasehold_core::{Inbox, Key, Wake};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::location::device_and_inode;
+use crate::place::device_and_inode;
 
 /// Sends, and knows what addresses on this file look like.
 #[derive(Debug, Default)]

@@ -2,13 +2,17 @@
 #![allow(dead_code, reason = "every test file uses some of it")]
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "only tests see it")]
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Answer, Claim, Clock, Inbox, Key, Moment, Promotion, Result, Store, Units, Wake};
 use leasehold_sqlite::{Settings, Sqlite};
 use tokio::sync::mpsc;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Longer than anything here takes: who waits this long has found a bug.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -30,6 +34,26 @@ impl Hand {
 impl Clock for Hand {
     fn now(&self) -> Moment {
         Moment::from_nanos(self.0.load(Ordering::SeqCst) * 1_000_000)
+    }
+}
+
+/// A wall clock that shows what it was set to, in microseconds.
+#[derive(Debug)]
+pub struct Wall(AtomicU64);
+
+impl Wall {
+    pub fn at(micros: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(micros)))
+    }
+
+    pub fn set(&self, micros: u64) {
+        self.0.store(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Wall {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.0.load(Ordering::SeqCst) * 1_000)
     }
 }
 
@@ -89,6 +113,38 @@ impl Wake for Ear {
     fn is_gone(&self) -> bool {
         self.0.is_closed()
     }
+}
+
+/// Counts the warnings about a setting that are logged in this process.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// How many contain this text.
+    pub fn about(&self, text: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|warning| warning.contains(text)).count()
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN && metadata.fields().field("setting").is_some()
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = String::new();
+        event.record(&mut |_: &Field, value: &dyn fmt::Debug| message += &format!("{value:?} "));
+        self.0.lock().unwrap().push(message);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
 }
 
 pub fn key(name: &str) -> Key {

@@ -1,5 +1,8 @@
 //! Many processes on one file.
 
+mod elsewhere;
+mod users;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -18,10 +21,28 @@ fn main() -> ExitCode {
     {
         return increment(path, counter, increments.parse().expect("a number"));
     }
-    let trials = vec![
+    if let [_, case, directory] = &*words
+        && elsewhere::CASES.contains(&case.as_str())
+    {
+        return match elsewhere::run(case, directory) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => panic!("{error}"),
+        };
+    }
+    if let [_, case, path] = &*words
+        && users::CASES.contains(&case.as_str())
+    {
+        return match users::run(case, path) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => panic!("{error}"),
+        };
+    }
+    let mut trials = vec![
         Trial::test("processes_that_create_the_file_at_once_all_get_it", || contend(1)),
         Trial::test("no_increment_is_lost_and_no_process_sees_an_error", || contend(INCREMENTS)),
     ];
+    trials.extend(elsewhere::trials());
+    trials.extend(users::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
