@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Error, ErrorKind, Result, back_off};
+use leasehold_core::local::FileSystem;
+use leasehold_core::{Check, Error, ErrorKind, Result, Warnings, back_off};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::fault::{refused, unknown};
-use crate::network;
 use crate::slip::{Foreign, LARGEST, Slip};
 use crate::time::Epoch;
 use crate::url::Target;
@@ -60,6 +60,8 @@ pub(crate) struct Home {
     /// What it was when it was last read.
     fence_seen: AtomicU64,
     pub(crate) epoch: Epoch,
+    /// What the promises rest on, as it was found.
+    pub(crate) checks: Vec<Check>,
     timeout: Duration,
 }
 
@@ -76,7 +78,7 @@ impl Drop for Held<'_> {
 
 impl Home {
     /// Opens the directory, and makes it if it is not there.
-    pub(crate) fn open(target: &Target, parents: Parents) -> Result<Self> {
+    pub(crate) fn open(target: &Target, parents: Parents, warnings: &Warnings) -> Result<Self> {
         let fail = |what: &'static str| move |cause: std::io::Error| refused(&target.path, what, cause);
         let odd = |what: &'static str| move |cause: Errno| refused(&target.path, what, cause);
         let made = DirBuilder::new().recursive(parents == Parents::Made).mode(0o700).create(&target.path);
@@ -88,14 +90,15 @@ impl Home {
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(odd("open the directory"))?;
         let found = rustix::fs::fstat(&root).map_err(odd("open the directory"))?;
         trust(&path, found.st_uid, Mode::from_raw_mode(found.st_mode))?;
-        let on_network = network::keeper(&root).map_err(odd("see what keeps the directory"))?;
-        if let Some(keeper) = on_network.filter(|_| !target.network) {
-            let message = format!(
-                "{} is on {keeper}, where locks may not hold: choose another directory, or say network=on",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::Invalid, message).at("file"));
-        }
+        let file_system = FileSystem::of(&root).map_err(fail("see which file system it is"))?;
+        let checks = vec![
+            file_system.check(target.network),
+            // Refused above unless they are as they should be.
+            Check::ok("owner", found.st_uid),
+            Check::ok("mode", format!("{:04o}", found.st_mode & 0o7777)),
+        ];
+        // Before anything is created there.
+        warnings.judge(&checks, "file")?;
         let directory = |name: &str| {
             match rustix::fs::mkdirat(&root, name, DIRECTORY) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -122,6 +125,7 @@ impl Home {
             fence,
             fence_seen: AtomicU64::new(0),
             epoch: Epoch::of("").0,
+            checks,
             timeout: target.timeout,
         };
         home.epoch = home.settle_in()?;

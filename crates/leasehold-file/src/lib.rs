@@ -7,7 +7,6 @@ mod home;
 mod inotify;
 mod live;
 mod names;
-mod network;
 mod office;
 mod place;
 mod records;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leasehold_core::Result;
+use leasehold_core::{Result, Warnings};
 
 use crate::home::{Home, Parents};
 use crate::url::Target;
@@ -12,11 +12,12 @@ use crate::url::Target;
 pub(crate) struct Place {
     target: Target,
     home: Mutex<Option<Arc<Home>>>,
+    warnings: Warnings,
 }
 
 impl Place {
     pub(crate) fn new(target: Target) -> Self {
-        Self { target, home: Mutex::default() }
+        Self { target, home: Mutex::default(), warnings: Warnings::default() }
     }
 
     /// The directory. One that was removed or replaced is given up: what was in it is lost, and everybody else goes by
@@ -27,7 +28,7 @@ impl Place {
             return Ok(home.clone());
         }
         let parents = if home.is_none() { Parents::Made } else { Parents::Missed };
-        Ok(home.insert(Arc::new(Home::open(&self.target, parents)?)).clone())
+        Ok(home.insert(Arc::new(Home::open(&self.target, parents, &self.warnings)?)).clone())
     }
 
     /// The directory, if it is open.

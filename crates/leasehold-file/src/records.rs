@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::record::{
-    Joined, Keep, Keys, Known, Loaded, Message, Recent, RecordStore, Records, Session, Sessions, Swap,
-    Swapped, Version, key_of,
+    BOUND_MICROS, Joined, Keep, Keys, Known, Loaded, Message, Recent, RecordStore, Records, Session,
+    Sessions, Swap, Swapped, Version, key_of,
 };
 use leasehold_core::{Capability, Fut, Inbox, Info, Key, Leases, Result, TokenStrength, Wakes};
 
@@ -51,6 +51,7 @@ pub static INFO: LazyLock<Info> = LazyLock::new(|| Info {
     rounding: Duration::from_millis(1),
     expiry_slack: BELIEVED,
     batch: 256,
+    checks: Vec::new(),
 });
 
 /// The store that a URL names: `file:///var/lock/app/`. Nothing is opened before the first use.
@@ -65,8 +66,8 @@ pub static INFO: LazyLock<Info> = LazyLock::new(|| Info {
 /// `Invalid` when the URL makes no sense.
 pub fn file(url: &str) -> Result<RecordStore<Directory>> {
     let place = Place::new(Target::parse(url)?);
-    let (recent, guests, office, inboxes, watch) = Default::default();
-    let shared = Shared { place, recent, guests, office, inboxes, watch };
+    let (info, recent, guests, office, inboxes, watch) = Default::default();
+    let shared = Shared { place, info, recent, guests, office, inboxes, watch };
     Ok(RecordStore::with_max_bytes(Directory(Arc::new(shared)), MAX_BYTES))
 }
 
@@ -77,6 +78,8 @@ pub struct Directory(Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) place: Place,
+    /// Set when the directory is first opened, with what was checked.
+    info: OnceLock<Info>,
     /// With the time until when it is kept.
     recent: Recent<u64>,
     pub(crate) guests: Guests,
@@ -101,10 +104,11 @@ struct Order {
 /// What a record is to the adaptor. One that is not kept any more has a version still.
 fn loaded(home: &Home, known: Option<Known<u64>>) -> Loaded {
     let now = home.epoch.now();
-    let floor = micros().max(home.fence_seen() + 1 + DRAWN);
+    let clock = micros();
+    let (floor, ceiling) = (clock.max(home.fence_seen() + 1 + DRAWN), clock + BOUND_MICROS);
     let version = known.as_ref().map_or(Version::ABSENT, |known| known.version);
     let bytes = known.filter(|known| known.about == 0 || known.about > now).map(|known| known.bytes);
-    Loaded { bytes, version, now, born: 0, floor, origin: 0 }
+    Loaded { bytes, version, now, born: 0, floor, ceiling, origin: 0 }
 }
 
 impl Shared {
@@ -144,6 +148,7 @@ impl Shared {
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Result<()> {
         let home = self.place.home()?;
+        self.info.get_or_init(|| Info { checks: home.checks.clone(), ..INFO.clone() });
         live::sweep(&home)?;
         let mut inboxes = self.inboxes();
         inboxes.retain(|_, wakes| !wakes.is_gone());
@@ -236,7 +241,7 @@ impl Shared {
 
 impl Records for Directory {
     fn info(&self) -> &Info {
-        &INFO
+        self.0.info.get().unwrap_or(&INFO)
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {

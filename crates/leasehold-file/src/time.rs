@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use leasehold_core::local::boot_clock_name;
 use leasehold_core::{BootClock, Clock};
 
 /// How many beginnings are remembered.
@@ -25,7 +26,7 @@ impl Epoch {
         let boot = BootClock.now().as_millis().cast_signed();
         let fresh = (millis().cast_signed()).saturating_sub(boot);
         // Where there is no telling one boot from another, the wall clock has to do.
-        let Some(name) = name() else { return (Self(fresh), None) };
+        let Some(name) = boot_clock_name() else { return (Self(fresh), None) };
         Self::named(&name, noted, fresh)
     }
 
@@ -40,14 +41,6 @@ impl Epoch {
         text += &format!("{name} {fresh}\n");
         (Self(fresh), Some(text))
     }
-}
-
-/// This boot, in this time namespace.
-fn name() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = std::fs::read_link("/proc/self/ns/time").ok();
-    let namespace = namespace.map_or_else(|| "time".to_owned(), |link| link.to_string_lossy().into_owned());
-    Some(format!("{} {namespace}", boot.trim()))
 }
 
 fn since_1970() -> std::time::Duration {

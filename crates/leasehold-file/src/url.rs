@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Result;
+use leasehold_core::local::Network;
 use leasehold_core::url::{About, PathUrl};
 
 /// What URLs are about here.
@@ -17,7 +18,7 @@ const ABOUT: About = About {
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
     /// Whether a network file system will do.
-    pub(crate) network: bool,
+    pub(crate) network: Network,
     /// How long a call waits for the directory's lock.
     pub(crate) timeout: Duration,
 }
@@ -29,7 +30,10 @@ impl Target {
         if path.as_os_str().is_empty() {
             return Err(ABOUT.invalid(ABOUT.forms));
         }
-        let network = query.switch("network")?.unwrap_or(false);
+        let network = match query.switch("network")? {
+            Some(true) => Network::Accepted,
+            _ => Network::Refused,
+        };
         let timeout = query.duration("timeout")?.unwrap_or(Duration::from_secs(5));
         query.done("known are network and timeout")?;
         Ok(Self { path, network, timeout })
@@ -44,7 +48,7 @@ mod tests {
     fn a_url_names_a_directory() {
         let target = Target::parse("file:///var/lock/my%20app/?network=on&timeout=300ms").unwrap();
         assert_eq!(target.path, PathBuf::from("/var/lock/my app/"));
-        assert_eq!((target.network, target.timeout), (true, Duration::from_millis(300)));
+        assert_eq!((target.network, target.timeout), (Network::Accepted, Duration::from_millis(300)));
         assert_eq!(Target::parse("file:locks").unwrap().path, PathBuf::from("locks"));
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold_conformance::{Fixture, Hook, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Fut, Key, Result, Store};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Fixture for Judged {
         150
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_core::{Client, ErrorKind, Loss, Options, Result};
+use leasehold_core::{Client, ErrorKind, Loss, Options, Result, Severity};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -42,6 +42,17 @@ async fn everything_belongs_to_its_user_alone() {
         }
     }
     guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn info_lists_the_checked_settings() {
+    let directory = directory();
+    let client = client(&directory.path().join("locks")).await.unwrap();
+    let checks = &client.info().checks;
+    let names: Vec<_> = checks.iter().map(|check| check.name.as_str()).collect();
+    assert_eq!(names, ["file system", "owner", "mode"]);
+    assert!(checks.iter().all(|check| check.severity == Severity::Ok), "{checks:?}");
+    assert_eq!(checks[2].found, "0700");
 }
 
 #[tokio::test]

@@ -1,13 +1,15 @@
 //! Records as items of memcached.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::record::{
-    Keep, Keys, Known, Loaded, Recent, RecordStore, Records, Sessions, Swap, Swapped, Version, key_of,
+    BOUND_MICROS, Keep, Keys, Known, LATEST_SWAP, Loaded, Recent, RecordStore, Records, Sessions, Swap,
+    Swapped, Version, key_of,
 };
 use leasehold_core::{
-    Capability, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Result, TokenStrength, Wakes,
+    BootClock, Capability, Check, Clock, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Result,
+    TokenStrength, Wakes,
 };
 
 use crate::link::{Answers, Link, Wire};
@@ -45,6 +47,7 @@ pub static INFO: Info = Info {
     rounding: Duration::from_secs(1),
     expiry_slack: Duration::from_secs(1),
     batch: 256,
+    checks: Vec::new(),
 };
 
 /// The store that a URL names: `memcached://host:11211`. Nothing is sent before the first use.
@@ -58,8 +61,8 @@ pub static INFO: Info = Info {
 /// # Errors
 /// `Invalid` when the URL makes no sense.
 pub fn memcached(url: &str) -> Result<RecordStore<Memcached>> {
-    let (link, recent) = (Arc::new(Link::new(Target::parse(url)?)), Arc::default());
-    Ok(RecordStore::with_max_bytes(Memcached { link, recent }, MAX_BYTES))
+    let (link, recent, info) = (Arc::new(Link::new(Target::parse(url)?)), Arc::default(), Arc::default());
+    Ok(RecordStore::with_max_bytes(Memcached { link, recent, info }, MAX_BYTES))
 }
 
 /// Records on one memcached server: see [`memcached`].
@@ -68,6 +71,8 @@ pub struct Memcached {
     link: Arc<Link>,
     /// With the server's birth, as it was after the record was written.
     recent: Arc<Recent<u64>>,
+    /// With what was found in the server's settings, once that is known.
+    info: Arc<OnceLock<Info>>,
 }
 
 impl Memcached {
@@ -100,7 +105,7 @@ impl Memcached {
                 continue;
             };
             wire.was_born(born);
-            return Ok(Loaded { bytes, version, now: wire.now(), born, floor: micros(), origin: 0 });
+            return Ok(loaded(&wire, bytes, version, born));
         }
     }
 
@@ -132,6 +137,9 @@ impl Memcached {
         let mut text = format!("ms {item} {} {condition} T{} c\r\n", next.len(), seconds(keep)).into_bytes();
         text.extend_from_slice(next);
         text.extend_from_slice(format!("\r\nmg {BORN} v\r\n").as_bytes());
+        if is_late(swap) {
+            return Ok(Swapped::Stale);
+        }
         let replies = wire.ask(text, Answers::Exactly(2)).await?;
         let Ok([written, born]) = <[Reply; 2]>::try_from(replies) else { return Err(odd("a swap")) };
         let version = match written {
@@ -141,14 +149,15 @@ impl Memcached {
         };
         let (version, born) = (version.ok_or_else(|| odd("a swap"))?, read_born(born).ok().flatten());
         wire.was_born(born.unwrap_or_default());
-        if seen == Version::ABSENT && born != Some(swap.born) {
+        // Too late also if this process or the server stood still in between.
+        if seen == Version::ABSENT && (born != Some(swap.born) || is_late(swap)) {
             return self.undo(&wire, item, version).await;
         }
         self.recent.wrote(key, born.map(|about| Known { bytes: next.to_vec(), version, about }));
         Ok(Swapped::Done { origin: 0 })
     }
 
-    /// Removes what was just written: the server has forgotten what was there before.
+    /// Removes what was just written: the server has, or may have, forgotten what was there before.
     async fn undo(&self, wire: &Wire, item: &str, version: Version) -> Result<Swapped> {
         let text = format!("md {item} C{}\r\n", version.0 & NUMBER).into_bytes();
         match wire.ask(text, Answers::Exactly(1)).await?.pop() {
@@ -191,11 +200,19 @@ impl Memcached {
 
 impl Records for Memcached {
     fn info(&self) -> &Info {
-        &INFO
+        self.info.get().unwrap_or(&INFO)
     }
 
     fn open(&self, _inbox: Inbox, _wakes: Wakes) -> Fut<'_, ()> {
-        Box::pin(async { self.link.wire().await.map(|_| ()).map_err(harmless) })
+        Box::pin(async {
+            let wire = self.link.wire().await.map_err(harmless)?;
+            if self.info.get().is_none() {
+                let checks = vec![eviction(wire.evictions())];
+                Check::judge(&checks, INFO.name)?;
+                self.info.get_or_init(|| Info { checks, ..INFO.clone() });
+            }
+            Ok(())
+        })
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
@@ -214,7 +231,7 @@ impl Records for Memcached {
             Some(known) => (Some(known.bytes), known.version, known.about),
             None => (None, Version::ABSENT, wire.born()?),
         };
-        Some(Loaded { bytes, version, now: wire.now(), born, floor: micros(), origin: 0 })
+        Some(loaded(&wire, bytes, version, born))
     }
 
     fn swap<'a>(&'a self, swap: &'a Swap<'a>) -> Fut<'a, Swapped> {
@@ -258,10 +275,34 @@ impl Records for Memcached {
     }
 }
 
+/// What a record is to the adaptor. Its numbers follow this machine's wall clock.
+fn loaded(wire: &Wire, bytes: Option<Vec<u8>>, version: Version, born: u64) -> Loaded {
+    let clock = micros();
+    let (floor, ceiling) = (clock, clock + BOUND_MICROS);
+    Loaded { bytes, version, now: wire.now(), born, floor, ceiling, origin: 0 }
+}
+
+/// Whether the record was read so long ago that another may have come and gone since.
+fn is_late(swap: &Swap<'_>) -> bool {
+    BootClock.now().since(swap.seen_at) > LATEST_SWAP
+}
+
 /// The version of an item, as an answer on this connection tells it.
 fn version(wire: &Wire, flags: &Flags) -> Option<Version> {
     let number = flags.number('c').filter(|number| *number <= NUMBER)?;
     Some(Version(wire.generation() << NUMBER_BITS | number))
+}
+
+/// What the server's setting means: a cache evicts what it has no room for, unless it is started with -M.
+fn eviction(found: Option<&str>) -> Check {
+    const NAME: &str = "evictions";
+    match found {
+        Some("off") => Check::ok(NAME, "off"),
+        Some(found) => Check::warning(NAME, found)
+            .effect("the server evicts locks when its memory is full, and a lock may be granted twice")
+            .remedy("start memcached with -M, or check tokens at the resource"),
+        None => Check::ok(NAME, "unknown").effect("the server does not tell whether it evicts locks"),
+    }
 }
 
 fn read_born(reply: Reply) -> Result<Option<u64>> {

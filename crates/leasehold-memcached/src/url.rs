@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::Result;
+use leasehold_core::record::LATEST_SWAP;
 use leasehold_core::url::{About, Address, Url};
 
 /// What URLs are about here.
@@ -35,6 +36,10 @@ impl Target {
             return Err(ABOUT.invalid(message));
         };
         let timeout = url.query.duration("timeout")?.unwrap_or(Duration::from_secs(1));
+        if timeout > LATEST_SWAP {
+            // A request that waits for longer could arrive when another holder's record has come and gone.
+            return Err(ABOUT.invalid("a timeout is at most 30s: write it like timeout=1s"));
+        }
         url.query.done("known is timeout")?;
         Ok(Self { address, timeout })
     }
@@ -58,6 +63,7 @@ mod tests {
             ("memcached://", "write it like"),
             ("memcached://h/1", "write it like"),
             ("memcached://a,b", "members of a quorum"),
+            ("memcached://h?timeout=31s", "at most 30s"),
             ("memcached://u:hunter2@h", "protected by its network"),
             ("memcached://h:x", "no port"),
             ("memcached://h?ttl=1s", "known is timeout"),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, Lent, Pool, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Fut, Key, Result, Store};
 use leasehold_servers::memcached::Memcached;
 use leasehold_servers::{Mode, Proxy};
@@ -109,8 +109,8 @@ impl Fixture for Judged {
         150
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -119,6 +119,10 @@ impl Fixture for Judged {
 
     fn heal(&self) -> Hook<'_> {
         self.set(Mode::Pass)
+    }
+
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
     }
 
     fn restart_server(&self) -> Hook<'_> {

@@ -55,6 +55,25 @@ async fn a_server_that_starts_again_has_forgotten_the_hold_and_its_owner_learns_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_server_has_forgotten_the_hold_and_its_owner_learns_it() {
+    let server = Memcached::start();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let guard = acquire(&one).await;
+    server.ask("flush_all", "OK");
+    assert!(server.ask(&format!("get leasehold:{KEY}"), "END").is_empty(), "the server still has the record");
+    forgotten(guard, &two).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_item_is_a_lost_hold_and_its_owner_learns_it() {
+    let server = Memcached::start();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let guard = acquire(&one).await;
+    server.ask(&format!("delete leasehold:{KEY}"), "DELETED");
+    forgotten(guard, &two).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evicted_hold_is_lost_and_tokens_rise() {
     let server = Memcached::with(&["-m", "2"]);
     let (one, two) = (client(&server).await, client(&server).await);

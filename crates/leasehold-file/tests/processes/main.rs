@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a child tells its parent how far it is")]
 
 mod elsewhere;
+mod warnings;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,16 +10,17 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use leasehold_conformance::Scale;
 use leasehold_core::Client;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::time::timeout;
 
 type Anything<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// What a test run has time for; [`SOAK`] asks for what was promised.
-const FEW: (usize, u64, usize) = (12, 15, 6);
-const MANY: (usize, u64, usize) = (64, 50, 60);
-const SOAK: &str = "LEASEHOLD_SOAK";
+/// Processes, increments of each, and kills at each scale.
+const SMALL: (usize, u64, usize) = (12, 15, 6);
+const FULL: (usize, u64, usize) = (24, 30, 20);
+const SOAK: (usize, u64, usize) = (64, 50, 60);
 
 /// How soon a killed holder's lock is held by the next. A busy machine may be slower now and then, but not always.
 const FREED: Duration = Duration::from_millis(100);
@@ -78,7 +80,7 @@ fn counted(counter: &Path, name: &str) -> u64 {
 /// Processes add to one counter, each a number of times. Some are killed, wherever they are, and started again for what
 /// is left of their work.
 fn contend() -> Anything {
-    let (processes, times, kills) = if std::env::var_os(SOAK).is_some() { MANY } else { FEW };
+    let (processes, times, kills) = Scale::chosen().pick(SMALL, FULL, SOAK);
     let directory = tempfile::tempdir()?;
     let (store, counter) = (directory.path().join("locks"), directory.path().join("counter"));
     let run = |process: usize| -> Anything<Child> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootClock, Clock, Error, ErrorKind, Result};
@@ -60,6 +60,8 @@ pub(crate) struct Wire {
     timeout: Duration,
     time: Mutex<Option<Look>>,
     largest: AtomicUsize,
+    /// Whether the server evicts items, in its own word.
+    evictions: OnceLock<String>,
     /// Since when the server has forgotten nothing, as it was last read; 0 when that is not known.
     born: AtomicU64,
 }
@@ -81,8 +83,9 @@ impl Wire {
                 garbled.store(true, Ordering::Release);
             }
         });
-        let (time, largest, born) = Default::default();
-        Self { requests, task: task.abort_handle(), is_garbled, generation, timeout, time, largest, born }
+        let (time, largest, evictions, born) = Default::default();
+        let task = task.abort_handle();
+        Self { requests, task, is_garbled, generation, timeout, time, largest, evictions, born }
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -129,12 +132,21 @@ impl Wire {
         Ok(())
     }
 
-    /// Asks how large an item may be. To store a larger one would not only fail: the server removes what was there.
+    /// Asks for the server's settings. Above all how large an item may be: to store a larger one would not only fail, the
+    /// server removes what was there.
     pub(super) async fn measure(&self) -> Result<()> {
         let replies = self.ask(b"stats settings\r\n".to_vec(), Answers::UntilEnd).await?;
         let most = usize::try_from(statistic(&replies, "item_size_max")?).unwrap_or(usize::MAX);
         self.largest.store(most.saturating_sub(AROUND), Ordering::Release);
+        if let Some(found) = told(&replies, "evictions") {
+            let _ = self.evictions.set(found.to_owned());
+        }
         Ok(())
+    }
+
+    /// Whether the server evicts items, as its settings have it.
+    pub(crate) fn evictions(&self) -> Option<&str> {
+        self.evictions.get().map(String::as_str)
     }
 
     /// The largest value that the server takes.
@@ -171,12 +183,17 @@ impl Drop for Wire {
     }
 }
 
+/// Something that the server tells about itself.
+fn told<'a>(replies: &'a [Reply], name: &str) -> Option<&'a str> {
+    replies.iter().find_map(|reply| match reply {
+        Reply::Line(line) => line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '),
+        _ => None,
+    })
+}
+
 /// A number that the server tells about itself.
 fn statistic(replies: &[Reply], name: &str) -> Result<u64> {
-    let value = replies.iter().find_map(|reply| match reply {
-        Reply::Line(line) => line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok(),
-        _ => None,
-    });
+    let value = told(replies, name).and_then(|value| value.parse().ok());
     let odd = || format!("the server does not tell its {name}: use memcached 1.6 or newer");
     value.ok_or_else(|| Error::new(ErrorKind::Protocol, odd()).at("memcached"))
 }

@@ -1,6 +1,7 @@
 //! What the records cost, and what becomes of them when the server forgets.
 
-use leasehold_core::Client;
+use leasehold_core::record::LATEST_SWAP;
+use leasehold_core::{BootClock, Client, Clock, Severity};
 use leasehold_servers::memcached::Memcached as Server;
 
 use super::*;
@@ -41,6 +42,7 @@ async fn what_was_written_to_a_server_that_has_just_forgotten_everything_is_take
     let swap = Swap {
         key: &key,
         seen: loaded.version,
+        seen_at: BootClock.now(),
         born: loaded.born,
         next: b"{}",
         keep: Keep::Forever,
@@ -74,5 +76,82 @@ async fn what_another_client_wrote_is_seen_in_spite_of_what_is_remembered() {
             assert!(other.mutex("orders/42").try_acquire().await.unwrap().is_none());
             guard.release().await.unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn a_swap_that_comes_too_long_after_its_load_is_not_sent() {
+    let server = Server::start();
+    let (store, key) = (memcached(&server.url()).unwrap(), Key::new("orders/42").unwrap());
+    let loaded = store.records().load(&key).await.unwrap();
+    let swap = |age| Swap {
+        key: &key,
+        seen: Version::ABSENT,
+        seen_at: BootClock.now() - age,
+        born: loaded.born,
+        next: b"{}",
+        keep: Keep::Forever,
+        on: None,
+        sole: None,
+        news: &[],
+        settled: &[],
+        last: 0,
+        lasting: false,
+    };
+    let late = swap(LATEST_SWAP + Duration::from_millis(1));
+    assert_eq!(
+        store.records().swap(&late).await.unwrap(),
+        Swapped::Stale,
+        "a stopped process wrote its record"
+    );
+    assert_eq!(requests(&server).1, 1, "only the birth was written");
+    let in_time = swap(LATEST_SWAP - Duration::from_secs(5));
+    assert_eq!(store.records().swap(&in_time).await.unwrap(), Swapped::Done { origin: 0 });
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_while_its_swap_was_under_way_takes_it_back() {
+    let mut server = Server::start();
+    let url = format!("{}?timeout=30s", server.url());
+    let (store, key) = (memcached(&url).unwrap(), Key::new("orders/42").unwrap());
+    let loaded = store.records().load(&key).await.unwrap();
+    let swap = Swap {
+        key: &key,
+        seen: Version::ABSENT,
+        // In time when it is sent, and too late when it is answered.
+        seen_at: BootClock.now() - (LATEST_SWAP - Duration::from_secs(2)),
+        born: loaded.born,
+        next: b"{}",
+        keep: Keep::Forever,
+        on: None,
+        sole: None,
+        news: &[],
+        settled: &[],
+        last: 0,
+        lasting: false,
+    };
+    server.process().freeze();
+    let records = store.records();
+    let thaw = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        server.process().thaw();
+    };
+    let (swapped, ()) = tokio::join!(records.swap(&swap), thaw);
+    assert_eq!(swapped.unwrap(), Swapped::Stale);
+    assert!(server.ask("get leasehold:orders/42", "END").is_empty(), "it is still there");
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_a_warning() {
+    for (settings, severity, found) in
+        [([].as_slice(), Severity::Warning, "on"), (["-M"].as_slice(), Severity::Ok, "off")]
+    {
+        let server = Server::with(settings);
+        let store = memcached(&server.url()).unwrap();
+        let records = store.records().clone();
+        let _client = Client::new(store).await.unwrap();
+        let checks = records.info().checks.clone();
+        let check = checks.iter().find(|check| check.name == "evictions").expect("it was looked at");
+        assert_eq!((check.severity, check.found.as_str()), (severity, found), "{check}");
     }
 }
