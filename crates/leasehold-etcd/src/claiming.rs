@@ -11,7 +11,7 @@ use leasehold_core::{
 use crate::deciding::{Decided, Matter};
 use crate::format::{first_number, value};
 use crate::names::Standing;
-use crate::session::{Name, Session, proven};
+use crate::session::{Name, Session, proven, seconds};
 use crate::state::{FRONT, NEXT, Own, State};
 use crate::store::{Shared, now};
 use crate::wire::message::{Header, Op, Response, Txn};
@@ -25,25 +25,48 @@ impl Shared {
     pub(crate) async fn claim(&self, claim: &Claim) -> Result<Answer> {
         // Revisions are what they are: nobody can ask for a larger one.
         let claim = &Claim { token_above: 0, quorum: None, ..claim.clone() };
-        let asked = self.labels.ask();
+        let asked = self.labels.ask(&claim.id);
         let answer = self
             .on_a_member(|member| async move {
-                match Name::of(claim) {
-                    None => self
-                        .claim_on(&member, claim, self.own(claim), 0, None)
-                        .await
-                        .map(|(answer, _)| answer),
-                    Some(name) => self.claim_in_session(&member, claim, name).await,
+                match (Name::of(claim), claim.lease) {
+                    (Some(name), _) => self.claim_in_session(&member, claim, name).await,
+                    (None, Some(length)) => self.claim_for_a_time(&member, claim, length).await,
+                    (None, None) => {
+                        let claimed = self.claim_on(&member, claim, self.own(claim), Carrier::default());
+                        claimed.await.map(|(answer, _)| answer)
+                    }
                 }
             })
             .await;
         match &answer {
             Ok(Answer::Waiting(_)) => self.labels.waits(&claim.id),
-            Ok(Answer::Busy | Answer::Gone) => self.labels.forget(&claim.id),
+            Ok(Answer::Busy | Answer::Gone) => self.labels.refused(&claim.id),
             _ => {}
         }
         asked.heard(&answer);
         answer
+    }
+
+    /// Claims what no process owns and what ends by itself: a latch that lives for a time. It has a lease of its own, and so
+    /// has the mark that refuses late copies of the request, because nobody is there to leave one when the latch ends. A
+    /// repeat is refused by that mark at once: only a request that was carried out leaves it.
+    async fn claim_for_a_time(
+        &self,
+        member: &Arc<Connection>,
+        claim: &Claim,
+        length: Duration,
+    ) -> Result<Answer, Fault> {
+        let lease = member.grant(seconds(length)).await?.id;
+        let mark = member.grant(seconds(length.saturating_add(rule::LATE))).await?.id;
+        let claim = Claim { lease: None, ..claim.clone() };
+        let carrier = Carrier { lease, mark, greeting: None };
+        let (answer, _) = self.claim_on(member, &claim, self.own(&claim), carrier).await?;
+        let is_new = matches!(&answer, Answer::Granted(grant) if grant.lease.is_some());
+        if !is_new {
+            member.revoke(lease).await?;
+            member.revoke(mark).await?;
+        }
+        Ok(answer.on_session(is_new.then_some(length)))
     }
 
     /// Claims, and starts the lease in full or nearly so: unless the session was extended a moment ago, a keep-alive travels
@@ -68,7 +91,8 @@ impl Shared {
             let own = Own { id: claim.id, label: Some(self.labels.give(claim, id)) };
             // The first to claim on a session makes the key whose end tells that the session has ended.
             let greeting = session.is_new().then(|| put(self.names.inbox(claim.inbox, id), Vec::new(), id));
-            let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, own, id, greeting));
+            let carrier = Carrier { lease: id, mark: 0, greeting };
+            let (kept, claimed) = tokio::join!(keep, self.claim_on(member, claim, own, carrier));
             match claimed {
                 Ok((answer, proof)) => {
                     session.greeted();
@@ -88,11 +112,11 @@ impl Shared {
         member: &Arc<Connection>,
         claim: &Claim,
         own: Own,
-        lease: i64,
-        greeting: Option<Op>,
+        carrier: Carrier,
     ) -> Result<(Answer, Header), Fault> {
+        let Carrier { lease, mark, greeting } = carrier;
         let mut matter = Matter::arriving(self.names.lock(&claim.key), claim, own, lease);
-        matter.front = NEXT;
+        (matter.front, matter.arrival.mark) = (NEXT, mark);
         let claim = &claim.on_session();
         let rule = |ledger: &mut OpenBook<'_>, now| rule::claim(ledger, claim, now);
         // Guess that nobody is there; else take a place at once, if one is wanted, and see who is.
@@ -122,6 +146,12 @@ impl Shared {
             behind = seen.unseen();
         } else if seen.unseen() > 0 {
             matter.front = FRONT;
+            seen = self.look(member, &matter).await.map_err(Fault::in_doubt)?;
+        }
+        if has_joined && seen.lowered().is_some_and(|limit| claim.units.least() > limit) {
+            // It took a place before it knew that the limit was lowered. The rule refuses it when it has left.
+            let leave = |ledger: &mut OpenBook<'_>, now| rule::release(ledger, &claim.id, None, now);
+            self.decide(member, &matter, seen, leave).await.map_err(Fault::in_doubt)?;
             seen = self.look(member, &matter).await.map_err(Fault::in_doubt)?;
         }
         // From here on it may have a place: that nothing happened can be said no more.
@@ -167,6 +197,17 @@ impl Shared {
         self.settle(member, matter, then).await;
         Ok(())
     }
+}
+
+/// What a claim lives on.
+#[derive(Debug, Default)]
+struct Carrier {
+    /// The lease of its key; 0 for none.
+    lease: i64,
+    /// See [`Arrival::mark`](crate::plan::Arrival::mark).
+    mark: i64,
+    /// Written along with it.
+    greeting: Option<Op>,
 }
 
 /// A claim that waits from now on. Its seat is the number of the write.

@@ -10,11 +10,12 @@ use leasehold_core::{Answer, Book, Claim, Error, ErrorKind, OpenBook, Result as 
 use crate::format::first_number;
 use crate::names::{Label, Lock, Standing};
 use crate::plan::{Arrival, Plan};
+use crate::session::Name;
 use crate::state::{FRONT, Own, State, questions};
 use crate::store::{Shared, now};
 use crate::wire::message::{Committed, Header, Op, Txn};
 use crate::wire::{Connection, Fault, header};
-use crate::words::{all, is_absent};
+use crate::words::{all, is_absent, put};
 
 /// How often others may get in between before we leave the rest to them: each time somebody else got ahead.
 const TRIES: usize = 200;
@@ -76,7 +77,7 @@ impl Matter {
     pub(crate) fn arriving(lock: Lock, claim: &Claim, own: Own, lease: i64) -> Self {
         // What no session carries, or no longer, is called by its id, which only the rule knows then.
         let label = claim.lease.and(own.label.clone());
-        let arrival = Arrival { lease, label, limit: claim.limit, round: claim.round };
+        let arrival = Arrival { lease, label, limit: claim.limit, round: claim.round, mark: 0 };
         Self { arrival, ..Self::about(lock, vec![own]) }
     }
 }
@@ -84,7 +85,7 @@ impl Matter {
 impl Shared {
     /// A claim, and what it is called.
     pub(crate) fn own(&self, claim: &Claim) -> Own {
-        let label = match claim.lease {
+        let label = match Name::of(claim) {
             Some(_) => self.labels.of(&claim.id),
             None => Some(Label::of_id(&claim.id)),
         };
@@ -111,8 +112,16 @@ impl Shared {
         mut seen: State,
         rule: impl Fn(&mut OpenBook<'_>, u64) -> CoreResult<Outcome<T>> + Send + Sync,
     ) -> Result<Decided<T>, Fault> {
+        let everybody = Matter { front: 0, ..matter.clone() };
+        let mut matter = matter;
         for _ in 0..TRIES {
-            let (outcome, plan) = self.plan(matter, &seen, &rule)?;
+            if seen.lowered().is_some() && seen.unseen() > 0 {
+                // Who asks for more than a lowered limit is passed over, so that anybody may be next.
+                matter = &everybody;
+                seen = self.look(member, matter).await?;
+            }
+            let (outcome, mut plan) = self.plan(matter, &seen, &rule)?;
+            self.leave_marks(member, matter, &mut plan).await?;
             if plan.overreaches {
                 // Those who were not looked at come first.
                 self.settle(member, matter, seen).await;
@@ -123,8 +132,14 @@ impl Shared {
                 self.labels.saw(&matter.lock.key, seen);
                 return Ok(Decided::quiet(outcome.answer));
             }
-            let guessed = seen.first_number();
-            let written = self.write(member, matter, &seen, plan, &matter.extra).await?;
+            let (guessed, leaves_marks) = (seen.first_number(), !plan.marks.is_empty());
+            let written = match self.write(member, matter, &seen, plan, &matter.extra).await {
+                Err(Fault::LeaseGone) if leaves_marks && matter.arrival.lease == 0 => {
+                    self.marks.forget();
+                    continue;
+                }
+                written => written?,
+            };
             seen = matter.state(&written, usize::from(written.succeeded))?;
             if written.succeeded {
                 let numbers = (guessed, first_number(header(written.header)?.revision));
@@ -136,11 +151,36 @@ impl Shared {
         Err(Fault::Final(Error::new(ErrorKind::Indeterminate, message).on(&matter.lock.key)))
     }
 
+    /// Also writes the marks that refuse late copies of requests whose effect has ended.
+    async fn leave_marks(&self, member: &Connection, matter: &Matter, plan: &mut Plan) -> Result<(), Fault> {
+        if plan.marks.is_empty() {
+            return Ok(());
+        }
+        let lease = self.marks.lease(member, rule::LATE).await?;
+        for id in &plan.marks {
+            let mark = self.names.refused(id);
+            if matter.own.iter().any(|own| own.id == *id) {
+                // A copy of the same request may have been made since we looked.
+                plan.compare.push(is_absent(&mark));
+            }
+            plan.ops.push(put(mark, Vec::new(), lease));
+        }
+        Ok(())
+    }
+
     /// Grants what can be granted after a write. What fails here is found by whoever looks next.
     pub(crate) async fn settle(&self, member: &Connection, matter: &Matter, mut seen: State) {
         let others = Matter::about(matter.lock.clone(), Vec::new());
+        let everybody = Matter { front: 0, ..others.clone() };
         let mut matter = matter;
         for _ in 0..TRIES {
+            if seen.lowered().is_some() && seen.unseen() > 0 {
+                matter = &everybody;
+                match self.look(member, matter).await {
+                    Ok(then) => seen = then,
+                    Err(fault) => return tracing::debug!(?fault, key = %matter.lock.key, "not settled"),
+                }
+            }
             let Ok((_, plan)) =
                 self.plan(matter, &seen, &|ledger: &mut OpenBook<'_>, now| rule::pass(ledger, now))
             else {
@@ -178,11 +218,11 @@ impl Shared {
         seen: &State,
         rule: &impl Fn(&mut OpenBook<'_>, u64) -> CoreResult<Outcome<T>>,
     ) -> Result<(Outcome<T>, Plan), Fault> {
-        let (said, book): (CoreResult<Outcome<T>>, Book) =
-            seen.play(&matter.lock, |ledger| rule(ledger, now()));
+        let (said, book, marks): (CoreResult<Outcome<T>>, Book, _) =
+            seen.play_and_mark(&matter.lock, |ledger| rule(ledger, now()));
         let outcome = said.map_err(Fault::Final)?;
         let plan = Plan::new(&self.names, &matter.lock, seen, &book, &outcome, &matter.arrival);
-        Ok((outcome, plan))
+        Ok((outcome, Plan { marks, ..plan }))
     }
 
     /// Writes a plan if what it depends on is still so; reads what is stored then, either way.

@@ -44,6 +44,8 @@ struct Entry {
     number: u64,
     /// So that others may wait behind it.
     has_waited: bool,
+    /// A request that claims under this name was not answered, so it may still arrive.
+    in_doubt: bool,
 }
 
 impl Labels {
@@ -61,8 +63,9 @@ impl Labels {
         let number = (0..).find(|number| !taken.contains(number)).expect("nobody has as many claims");
         taken.insert(number);
         let label = Label::numbered(session, doubts, number);
+        let (has_waited, in_doubt) = (false, false);
         let entry =
-            Entry { label: label.clone(), session, key: claim.key.clone(), number, has_waited: false };
+            Entry { label: label.clone(), session, key: claim.key.clone(), number, has_waited, in_doubt };
         inner.claims.insert(claim.id, entry);
         label
     }
@@ -100,6 +103,15 @@ impl Labels {
         self.lock().claims.get(id).is_some_and(|entry| entry.has_waited)
     }
 
+    /// The store has refused it. Its name is kept if an earlier request may still arrive, because its withdrawal must
+    /// know where.
+    pub(crate) fn refused(&self, id: &ClaimId) {
+        let mut inner = self.lock();
+        if inner.claims.get(id).is_some_and(|entry| !entry.in_doubt) {
+            inner.forget(id);
+        }
+    }
+
     /// It has ended.
     pub(crate) fn forget(&self, id: &ClaimId) {
         self.lock().forget(id);
@@ -114,9 +126,9 @@ impl Labels {
         gone.iter().for_each(|id| drop(inner.forget(id)));
     }
 
-    /// A request is sent. Unless it is [heard](Asked::heard) of it may be on the way for ever.
-    pub(crate) fn ask(&self) -> Asked<'_> {
-        Asked { labels: self, is_answered: false }
+    /// A request about this claim is sent. Unless it is [answered](Asked::heard), it may arrive at any later time.
+    pub(crate) fn ask(&self, about: &ClaimId) -> Asked<'_> {
+        Asked { labels: self, about: *about, is_answered: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -150,6 +162,7 @@ impl Inner {
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     labels: &'a Labels,
+    about: ClaimId,
     is_answered: bool,
 }
 
@@ -163,7 +176,9 @@ impl Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.labels.lock().doubts += 1;
+            let mut inner = self.labels.lock();
+            inner.doubts += 1;
+            inner.claims.get_mut(&self.about).into_iter().for_each(|entry| entry.in_doubt = true);
         }
     }
 }
@@ -193,13 +208,26 @@ mod tests {
     fn no_name_is_used_again_when_a_request_had_no_answer() {
         let (labels, one, two) = (Labels::default(), claim(), claim());
         let first = labels.give(&one, 7);
-        drop(labels.ask());
+        drop(labels.ask(&one.id));
         labels.forget(&one.id);
         let second = labels.give(&two, 7);
         assert_ne!(first, second);
-        labels.ask().heard(&Ok(()));
+        labels.ask(&two.id).heard(&Ok(()));
         labels.forget(&two.id);
         assert_eq!(labels.give(&claim(), 7), second);
+    }
+
+    #[test]
+    fn a_refused_claim_keeps_its_name_while_a_request_may_still_arrive() {
+        let (labels, one, two) = (Labels::default(), claim(), claim());
+        labels.give(&one, 7);
+        labels.ask(&one.id).heard(&Ok(()));
+        labels.refused(&one.id);
+        assert_eq!(labels.of(&one.id), None);
+        let name = labels.give(&two, 7);
+        drop(labels.ask(&two.id));
+        labels.refused(&two.id);
+        assert_eq!(labels.of(&two.id), Some(name), "its withdrawal must find it");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod amending;
+mod checks;
 mod claiming;
 mod deciding;
 mod format;

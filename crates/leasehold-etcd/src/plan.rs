@@ -1,12 +1,12 @@
 //! What has to be written so that a decision of the rule comes true, and on what condition.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use leasehold_core::rule::{Outcome, Row};
-use leasehold_core::{Book, Inbox, Promotion};
+use leasehold_core::{Book, ClaimId, Promotion};
 
 use crate::format::{Claimed, limit_value, value};
-use crate::inbox::{Note, Promoted};
+use crate::inbox::Note;
 use crate::names::{Label, Lock, Names, Standing};
 use crate::state::State;
 use crate::wire::message::{Compare, Op};
@@ -25,6 +25,9 @@ pub(crate) struct Arrival {
     pub(crate) label: Option<Label>,
     pub(crate) limit: u64,
     pub(crate) round: u64,
+    /// The lease of the mark that refuses late copies of it, if that is left as soon as it comes; 0 for none. When its own
+    /// lease ends there is nobody to leave one.
+    pub(crate) mark: i64,
 }
 
 /// A decision, ready to be written.
@@ -34,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) ops: Vec<Op>,
     /// It passes by those who were not looked at, and must not be carried out.
     pub(crate) overreaches: bool,
+    /// Ids that are refused from now on.
+    pub(crate) marks: Vec<ClaimId>,
 }
 
 impl Plan {
@@ -68,7 +73,12 @@ impl Plan {
             });
             match before {
                 Some(claim) => plan.touch(claim, Some(&name)),
-                None => plan.compare.extend([is_absent(&names.refused(&row.id)), is_absent(&name)]),
+                None => {
+                    plan.compare.extend([is_absent(&names.refused(&row.id)), is_absent(&name)]);
+                    if arrival.mark != 0 {
+                        plan.ops.push(put(names.refused(&row.id), Vec::new(), arrival.mark));
+                    }
+                }
             }
             plan.ops.push(put(name, value(&row, limit, round, first), lease));
         }
@@ -81,6 +91,11 @@ impl Plan {
         plan.note_inboxes(names, lock, state, outcome);
         if !plan.ops.is_empty() {
             plan.compare.push(is_unchanged_since(&lock.held(), state.revision));
+            // That does not notice a key that has gone. A holder that has gone only frees units, but without the key of
+            // a resize another limit is in force.
+            if let Some((.., modified)) = state.resized {
+                plan.compare.push(is_of(&lock.limit(), modified));
+            }
         }
         plan
     }
@@ -114,26 +129,24 @@ impl Plan {
         }
     }
 
-    /// Tells those who were granted something, and those who lost it or are asked for it.
+    /// Notifies the clients whose claims were granted, ended or asked for.
     fn note_inboxes<T>(&mut self, names: &Names, lock: &Lock, state: &State, outcome: &Outcome<T>) {
-        let mut notes: BTreeMap<(Inbox, i64), Vec<Promoted>> = BTreeMap::new();
+        let mut notes = BTreeSet::new();
         let concerned = |seat: &dyn Fn(&Row) -> bool| {
             state.claims.iter().find(|claim| seat(&claim.row) && claim.lease != 0)
         };
-        for Promotion { inbox, seat, token, units, .. } in &outcome.promoted {
-            let Some(claim) = concerned(&|row| row.seat == *seat) else { continue };
-            let note = notes.entry((*inbox, claim.lease)).or_default();
-            note.push(Promoted { seat: *seat, nth: token - state.first_number(), units: *units });
+        for Promotion { inbox, seat, .. } in &outcome.promoted {
+            notes.extend(concerned(&|row| row.seat == *seat).map(|claim| (*inbox, claim.lease)));
         }
         for inbox in outcome.ended.iter().take(MOST_TOLD) {
-            // Their news must end with a lease of theirs that is there now.
+            // The note lives on a lease of that client, which must be there now.
             let Some(claim) = concerned(&|row| row.inbox == *inbox) else { continue };
             self.depend_on(claim);
-            notes.entry((*inbox, claim.lease)).or_default();
+            notes.insert((*inbox, claim.lease));
         }
-        for ((inbox, lease), promoted) in notes {
-            let note = Note { key: lock.key.as_str().to_owned(), promoted };
-            self.ops.push(put(names.inbox(inbox, lease), note.text(), lease));
+        let note = Note::on(&lock.key).text();
+        for (inbox, lease) in notes {
+            self.ops.push(put(names.inbox(inbox, lease), note.clone(), lease));
         }
     }
 }

@@ -27,7 +27,7 @@ struct Mark {
 
 impl Marks {
     /// A lease that lives so long.
-    async fn lease(&self, member: &Connection, length: Duration) -> Result<i64, Fault> {
+    pub(crate) async fn lease(&self, member: &Connection, length: Duration) -> Result<i64, Fault> {
         let now = BootClock.now();
         if let Some(mark) = self.lock().filter(|mark| mark.until >= now + length) {
             return Ok(mark.lease);
@@ -38,7 +38,7 @@ impl Marks {
         Ok(granted.id)
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.lock() = None;
     }
 
@@ -51,7 +51,7 @@ impl Shared {
     pub(crate) async fn release(&self, claim: &Claim, refuse_for: Option<Duration>) -> Result<Released> {
         let matter = Matter::about(self.names.lock(&claim.key), vec![self.own(claim)]);
         let matter = &Matter { front: NEXT, ..matter };
-        let asked = self.labels.ask();
+        let asked = self.labels.ask(&claim.id);
         let released = self
             .on_a_member(|member| async move {
                 match refuse_for {

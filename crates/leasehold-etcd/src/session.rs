@@ -28,9 +28,10 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// The session of a claim; `None` for state that no process owns.
+    /// The session of a claim; `None` for state that no process owns, like a latch.
     pub(crate) fn of(claim: &Claim) -> Option<Self> {
-        Some(Self { inbox: claim.inbox, lease: claim.lease? })
+        let lease = claim.lease.filter(|_| claim.count.is_none())?;
+        Some(Self { inbox: claim.inbox, lease })
     }
 
     /// What to say of a lease of so many seconds: no more than was asked for.

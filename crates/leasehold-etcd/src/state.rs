@@ -185,9 +185,25 @@ impl State {
 
     /// Runs something of the rule's on the book, and answers with what it said and the book as it is then.
     pub(crate) fn play<T>(&self, lock: &Lock, rule: impl FnOnce(&mut OpenBook<'_>) -> T) -> (T, Book) {
+        let (said, book, _) = self.play_and_mark(lock, rule);
+        (said, book)
+    }
+
+    /// The same, and the ids that are refused from now on.
+    pub(crate) fn play_and_mark<T>(
+        &self,
+        lock: &Lock,
+        rule: impl FnOnce(&mut OpenBook<'_>) -> T,
+    ) -> (T, Book, Vec<ClaimId>) {
         let (mut book, mut fence) = self.book();
         let said = rule(&mut OpenBook::new(&lock.key, &mut book, &mut fence, 0));
-        (said, book)
+        let marks = fence.refused().map(|(id, _)| id).filter(|id| !self.refused.contains(id)).collect();
+        (said, book, marks)
+    }
+
+    /// The limit in force, if it is below the one that claims declare.
+    pub(crate) fn lowered(&self) -> Option<u64> {
+        self.resized.filter(|(limit, effective, _)| effective < limit).map(|(_, effective, _)| effective)
     }
 }
 

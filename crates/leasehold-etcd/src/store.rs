@@ -1,23 +1,24 @@
 //! The store: what it is, and where each call is carried out.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{
-    Answer, Capability, Change, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result, Snapshot,
-    Store, TokenStrength, Wakes,
+    Answer, Capability, Change, Check, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result,
+    Snapshot, Store, TokenStrength, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::checks::checks;
 use crate::inbox::listen;
 use crate::labels::Labels;
 use crate::names::Names;
 use crate::releasing::Marks;
 use crate::session::{Sessions, revoke};
 use crate::url::Target;
-use crate::wire::message::Range;
+use crate::wire::message::{Range, Status};
 use crate::wire::{Connection, Fault, Link, header};
 use crate::words::range;
 
@@ -48,6 +49,7 @@ pub static INFO: Info = Info {
     rounding: Duration::ZERO,
     expiry_slack: Duration::from_secs(2),
     batch: 10_000,
+    checks: Vec::new(),
 };
 
 /// The pause before something is tried on another member.
@@ -76,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) marks: Marks,
     pub(crate) labels: Labels,
+    /// What the store is, with the settings that it found when it connected.
+    info: OnceLock<Info>,
     listeners: Mutex<Vec<AbortHandle>>,
 }
 
@@ -118,6 +122,7 @@ impl Etcd {
             sessions,
             marks,
             labels,
+            info: OnceLock::new(),
             listeners: Mutex::default(),
         };
         Ok(Self(Arc::new(shared)))
@@ -149,6 +154,28 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// What a member says about itself, unless that is known already.
+    async fn status(&self, member: &Connection) -> Option<Status> {
+        match self.info.get() {
+            Some(_) => None,
+            None => member.status().await.ok(),
+        }
+    }
+
+    /// Looks at the settings that our promises rest on, once.
+    fn check_settings(&self, status: Option<&Status>) -> Result<()> {
+        if self.info.get().is_some() {
+            return Ok(());
+        }
+        let checks = checks(status, self.link.login());
+        Check::judge(&checks, INFO.name)?;
+        // Whoever came first has found the same.
+        let _ = self.info.set(Info { checks, ..INFO.clone() });
+        Ok(())
+    }
+}
+
 /// The time, for people: nothing is decided by it.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -157,7 +184,7 @@ pub(crate) fn now() -> u64 {
 
 impl Store for Etcd {
     fn info(&self) -> &Info {
-        &INFO
+        self.0.info.get().unwrap_or(&INFO)
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
@@ -165,7 +192,13 @@ impl Store for Etcd {
             let inboxes = self.0.names.inboxes(inbox);
             let look = Range { count_only: true, ..range(&inboxes) };
             let look = &look;
-            let ask = |member: Arc<Connection>| async move { header(member.range(look).await?.header) };
+            let ask = |member: Arc<Connection>| async move {
+                let (looked, status) = tokio::join!(member.range(look), self.0.status(&member));
+                if looked.is_ok() || status.is_some() {
+                    self.0.check_settings(status.as_ref()).map_err(Fault::Final)?;
+                }
+                header(looked?.header)
+            };
             let looked = self.0.on_a_member(ask).await?;
             let listener = tokio::spawn(listen(Arc::downgrade(&self.0), inbox, wakes, looked.revision + 1));
             let mut listeners = self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner);

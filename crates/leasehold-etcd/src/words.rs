@@ -68,7 +68,8 @@ pub(crate) fn is_of(key: &[u8], modified: i64) -> Compare {
     compare(Is::Equal, Target::Modified, Against::Modified(modified), key, &[])
 }
 
-/// Nothing there was made or changed after this revision. Something may have gone.
+/// Nothing there was made or changed after this revision. Keys may have gone: a decision that depends on a key being
+/// there needs [`is_of`] too.
 pub(crate) fn is_unchanged_since(span: &Span, revision: i64) -> Compare {
     compare(Is::Less, Target::Modified, Against::Modified(revision + 1), &span.from, &span.to)
 }

@@ -20,7 +20,7 @@ use super::fault::Fault;
 use super::grpc::{Caller, Incoming};
 use super::message::{
     Authenticate, Authenticated, Committed, Empty, Header, KeptAlive, LeaseGrant, LeaseGranted, LeaseId,
-    LockRequest, Locked, Range, Ranged, TimeLeft, TimeToLive, Txn, Unlock, Watch,
+    LockRequest, Locked, Range, Ranged, Status, TimeLeft, TimeToLive, Txn, Unlock, Watch,
 };
 use crate::url::Target;
 
@@ -125,8 +125,12 @@ impl Connection {
 
     /// One call, within the time that a call may take.
     async fn call<A: Message + Default>(&self, path: &str, question: &impl Message) -> Result<A, Fault> {
+        self.within(path, self.caller.call(path, question)).await
+    }
+
+    async fn within<T>(&self, path: &str, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         let limit = self.timeout;
-        tokio::time::timeout(limit, self.caller.call(path, question)).await.unwrap_or_else(|_| {
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
             let message = "the member does not answer: it may have happened";
             Err(Fault::lost(ErrorKind::Indeterminate, message, format!("{path} took longer than {limit:?}")))
         })
@@ -169,9 +173,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Listens to one key.
+    /// Listens to keys. The member must begin to answer within the time that a call may take.
     pub(crate) async fn watch(&self, watch: &Watch) -> Result<Incoming, Fault> {
-        self.caller.stream("etcdserverpb.Watch/Watch", watch).await
+        let path = "etcdserverpb.Watch/Watch";
+        self.within(path, self.caller.stream(path, watch)).await
+    }
+
+    /// What the member says about itself.
+    pub(crate) async fn status(&self) -> Result<Status, Fault> {
+        self.call("etcdserverpb.Maintenance/Status", &Empty {}).await
     }
 }
 

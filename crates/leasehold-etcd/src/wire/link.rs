@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use leasehold_core::url::Login;
 use leasehold_core::{Error, ErrorKind, Result};
 
 use super::connection::Connection;
@@ -30,6 +31,11 @@ impl Link {
     /// How long a call may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.target.timeout
+    }
+
+    /// Who we are to the cluster.
+    pub(crate) fn login(&self) -> &Login {
+        &self.target.login
     }
 
     /// The connection, made anew if need be: on a task of its own, because others wait for it too, and whoever asked first

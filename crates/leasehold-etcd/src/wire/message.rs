@@ -45,8 +45,15 @@ pub(crate) struct Range {
     pub(crate) sort: i32,
     #[prost(enumeration = "By", tag = "6")]
     pub(crate) by: i32,
+    /// Answered by the member that is asked, as far as it has applied the log, without asking the others.
+    #[prost(bool, tag = "7")]
+    pub(crate) serializable: bool,
     #[prost(bool, tag = "9")]
     pub(crate) count_only: bool,
+    #[prost(int64, tag = "10")]
+    pub(crate) modified_from: i64,
+    #[prost(int64, tag = "11")]
+    pub(crate) modified_to: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
@@ -299,6 +306,16 @@ impl fmt::Debug for Authenticated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Authenticated(***)")
     }
+}
+
+/// What a member says about itself.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Status {
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+    /// Its alarms, as text like `memberID:1 alarm:NOSPACE `.
+    #[prost(string, repeated, tag = "8")]
+    pub(crate) errors: Vec<String>,
 }
 
 /// The server's own lock, for benchmarks.

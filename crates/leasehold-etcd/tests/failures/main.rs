@@ -7,5 +7,6 @@
 
 mod administrators;
 mod cuts;
+mod freezing;
 mod leaders;
 mod scene;

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{
+    AtGrant, Fixture, Hook, Killed, Lent, Pool, RawState, kill_one_that_holds, run, victim,
+};
 use leasehold_core::{Fut, Key, Store};
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Mode, Proxy};
@@ -68,6 +70,11 @@ impl<P: Place> Judged<P> {
 
 /// Does something with all keys that start with this, and waits for the answer.
 fn all(place: &impl Place, what: &str, prefix: &str) -> Value {
+    all_at(place, what, prefix, 0)
+}
+
+/// The same as of a revision; 0 for now.
+fn all_at(place: &impl Place, what: &str, prefix: &str, revision: u64) -> Value {
     // From the prefix, or the smallest key, up to the next one of its length, or without an end.
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -75,8 +82,11 @@ fn all(place: &impl Place, what: &str, prefix: &str) -> Value {
     }
     let [key, end] =
         [prefix.as_bytes().to_vec(), end].map(|bound| if bound.is_empty() { vec![0] } else { bound });
-    let range =
-        serde_json::json!({ "key": STANDARD.encode(key), "range_end": STANDARD.encode(end) }).to_string();
+    let mut range = serde_json::json!({ "key": STANDARD.encode(key), "range_end": STANDARD.encode(end) });
+    if revision > 0 {
+        range["revision"] = revision.into();
+    }
+    let range = range.to_string();
     let limit = Instant::now() + PATIENCE;
     loop {
         let said = place.ask(&format!("/v3/kv/{what}"), &range);
@@ -97,6 +107,17 @@ impl<P: Place> Fixture for Judged<P> {
         Box::pin(async move { Ok(look(&self.place.with(|place| all(place, "range", "leasehold/")), key)) })
     }
 
+    /// etcd keeps all revisions until somebody compacts them, and a token is a revision with room for 128 grants.
+    fn at_grant<'a>(&'a self, key: &'a Key, token: u64) -> Fut<'a, Option<AtGrant>> {
+        Box::pin(async move {
+            let said = self.place.with(|place| all_at(place, "range", &lock(key), token / 128));
+            let limit = text_of(&said, &format!("{}limit", lock(key)));
+            let limit = limit.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+            let limit = limit.and_then(|value| value["effective"].as_u64());
+            Ok(Some(AtGrant { units: look(&said, key).units, limit }))
+        })
+    }
+
     fn lease(&self) -> Duration {
         P::LEASE
     }
@@ -105,8 +126,8 @@ impl<P: Place> Fixture for Judged<P> {
         P::CROWD
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, P::LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -117,20 +138,37 @@ impl<P: Place> Fixture for Judged<P> {
         self.set(Mode::Pass)
     }
 
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
+    }
+
     fn restart_server(&self) -> Hook<'_> {
         self.place.with(Place::restart);
         Hook::Does(Box::pin(async { Ok(()) }))
     }
 }
 
+/// What the names of all keys of a lock start with.
+fn lock(key: &Key) -> String {
+    format!("leasehold/lock/{}/", key.as_str().replace('%', "%25").replace('/', "%2F"))
+}
+
+/// A part of an entry.
+fn text(entry: &Value, part: &str) -> String {
+    let bytes = STANDARD.decode(entry[part].as_str().unwrap_or_default()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The value of the key of this name.
+fn text_of(said: &Value, name: &str) -> Option<String> {
+    let mut entries = said["kvs"].as_array().into_iter().flatten();
+    entries.find(|entry| text(entry, "key") == name).map(|entry| text(entry, "value"))
+}
+
 /// Counts the keys of one lock. Every refusal is counted, for a trial has its servers for itself.
 fn look(said: &Value, key: &Key) -> RawState {
-    let lock = format!("leasehold/lock/{}/", key.as_str().replace('%', "%25").replace('/', "%2F"));
+    let lock = lock(key);
     let mut state = RawState::default();
-    let text = |entry: &Value, part: &str| {
-        let bytes = STANDARD.decode(entry[part].as_str().unwrap_or_default()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
     for entry in said["kvs"].as_array().into_iter().flatten() {
         let name = text(entry, "key");
         let value: Value = serde_json::from_str(&text(entry, "value")).unwrap_or_default();
