@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -19,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::pool::Pool;
-use crate::url::Target;
+use crate::url::{Target, Token, read_token};
 
 pub(crate) type Link = SendRequest<Full<Bytes>>;
 
@@ -38,6 +39,13 @@ impl Reply {
         let text = String::from_utf8_lossy(&self.body);
         text.lines().next().unwrap_or_default().chars().take(200).collect()
     }
+
+    /// Whether the token lacks a right, or is none any more. Transactions say so inside a conflict.
+    fn is_denied(&self) -> bool {
+        const DENIED: &[u8] = b"Permission denied";
+        let says_so = || self.body.windows(DENIED.len()).any(|part| part == DENIED);
+        self.status == 403 || (self.status == 409 && says_so())
+    }
 }
 
 /// Whether a request that failed can have changed anything.
@@ -53,6 +61,8 @@ pub(crate) struct Http {
     /// Parameters of every request: datacenter and namespace.
     scope: String,
     current: AtomicUsize,
+    /// What we show to be let in, as it was last read.
+    token: Mutex<Option<Token>>,
     kept: Pool,
 }
 
@@ -70,7 +80,28 @@ impl Http {
                 scope += &format!("&{name}={}", escape(value));
             }
         }
-        Self { target, scope, current: AtomicUsize::new(0), kept: Pool::default() }
+        let token = Mutex::new(target.token.clone());
+        Self { target, scope, current: AtomicUsize::new(0), token, kept: Pool::default() }
+    }
+
+    fn token(&self) -> Option<Token> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the token's file again. Says whether there is another token than the one that was refused.
+    async fn has_new_token(&self, refused: Option<&Token>) -> bool {
+        let Some(file) = self.target.token_file.clone() else { return false };
+        let read = tokio::task::spawn_blocking(move || read_token(&file)).await;
+        let next = match read.map_err(|e| wrong("the token was not read").because(e)).flatten() {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(%error, "the servers refuse the token, and its file cannot be read again");
+                return false;
+            }
+        };
+        let is_new = next.as_ref() != refused;
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        is_new
     }
 
     /// Asks. `path` has its question mark; a request that takes longer than the URL's limit fails.
@@ -84,7 +115,8 @@ impl Http {
         self.ask_within(method, path, body, effect, self.target.timeout).await
     }
 
-    /// The same with another limit, for blocking queries.
+    /// The same with another limit, for blocking queries. What servers refuse is asked once more if the token's file
+    /// holds another token by now.
     pub(crate) async fn ask_within(
         &self,
         method: Method,
@@ -93,9 +125,26 @@ impl Http {
         effect: Effect,
         limit: Duration,
     ) -> Result<Reply> {
+        let (path, body, token) = (format!("{path}{}", self.scope), Bytes::from(body), self.token());
+        let ask = |token: Option<Token>| self.ask_once(&method, &path, body.clone(), token, effect, limit);
+        let reply = ask(token.clone()).await?;
+        if reply.is_denied() && self.has_new_token(token.as_ref()).await {
+            return ask(self.token()).await;
+        }
+        Ok(reply)
+    }
+
+    async fn ask_once(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+        token: Option<Token>,
+        effect: Effect,
+        limit: Duration,
+    ) -> Result<Reply> {
         let host = self.current.load(Ordering::Relaxed) % self.target.hosts.len();
-        let path = format!("{path}{}", self.scope);
-        let request = self.request(host, method, &path, body)?;
+        let request = self.request(host, method, path, body, token)?;
         let asked = tokio::time::timeout(limit, self.send(host, request)).await;
         let failed = match asked {
             Ok(Ok(reply)) => {
@@ -136,16 +185,17 @@ impl Http {
     fn request(
         &self,
         host: usize,
-        method: Method,
+        method: &Method,
         path: &str,
-        body: Vec<u8>,
+        body: Bytes,
+        token: Option<Token>,
     ) -> Result<Request<Full<Bytes>>> {
         let address = self.target.hosts[host].to_string();
-        let mut request = Request::builder().method(method).uri(path).header(HOST, address);
+        let mut request = Request::builder().method(method.clone()).uri(path).header(HOST, address);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        if let Some(token) = &self.target.token {
+        if let Some(token) = token {
             let value = HeaderValue::from_str(&token.0).map(|mut value| {
                 value.set_sensitive(true);
                 value
@@ -153,7 +203,7 @@ impl Http {
             let value = value.map_err(|_| wrong("the token is no text that a header can carry"))?;
             request = request.header("X-Consul-Token", value);
         }
-        request.body(Full::from(body)).map_err(|cause| wrong("the request makes no sense").because(cause))
+        request.body(Full::new(body)).map_err(|cause| wrong("the request makes no sense").because(cause))
     }
 
     async fn send(&self, host: usize, mut request: Request<Full<Bytes>>) -> Result<Reply, Failed> {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod checks;
 mod heirs;
 mod http;
 mod kv;

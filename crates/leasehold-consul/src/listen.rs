@@ -83,7 +83,7 @@ impl Shared {
             match self.news(live, index).await {
                 Ok(Some((next, entries))) => {
                     for entry in entries.iter().filter(|entry| entry.modify_index > index) {
-                        deliver(live, entry);
+                        self.deliver(live, entry).await;
                     }
                     if !pause.is_zero() {
                         live.wakes.iter().for_each(|wakes| wakes.look_all());
@@ -92,18 +92,48 @@ impl Shared {
                     index = if next < index { 0 } else { next };
                     pause = Duration::ZERO;
                 }
+                // The session is over, and with it all that it carried; or a leader answered that has not applied its
+                // log yet. Only a read that the majority confirms can tell.
                 Ok(None) => {
-                    // The session is over, and with it all that it carried.
-                    live.wakes.iter().for_each(|wakes| wakes.look_all());
-                    return;
+                    match self.look_again(live).await {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            live.wakes.iter().for_each(|wakes| wakes.look_all());
+                            return;
+                        }
+                        Err(error) => tracing::debug!(%error, "cannot tell whether the session is over"),
+                    }
+                    index = 0;
+                    back_off(&mut pause).await;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no news: trying again");
-                    pause = (pause * 2).clamp(Duration::from_millis(50), Duration::from_secs(1));
-                    tokio::time::sleep(pause).await;
+                    back_off(&mut pause).await;
                 }
             }
         }
+    }
+
+    /// Passes a message on. A token may have the right to write messages and not locks, so the lock's record must say
+    /// that a claim holds.
+    async fn deliver(&self, live: &Live, entry: &Entry) {
+        let Some(wakes) = &live.wakes else { return };
+        let Some(message) = entry.value().ok().and_then(|bytes| Message::read(&bytes)) else { return };
+        let Some(key) = message.key() else { return };
+        let promotions = match message.promotions(live.inbox).is_empty() {
+            true => Vec::new(),
+            false => self.record(&key).await.map_or_else(
+                |error| {
+                    tracing::debug!(%key, %error, "cannot confirm a promotion");
+                    Vec::new()
+                },
+                |record| message.confirmed_by(&record, live.inbox),
+            ),
+        };
+        if promotions.is_empty() {
+            wakes.look(&key);
+        }
+        promotions.iter().for_each(|promotion| wakes.promoted(promotion));
     }
 
     async fn news(&self, live: &Live, index: u64) -> Result<Option<(u64, Vec<Entry>)>> {
@@ -121,14 +151,8 @@ impl Shared {
     }
 }
 
-fn deliver(live: &Live, entry: &Entry) {
-    let Some(wakes) = &live.wakes else { return };
-    let Some(message) = entry.value().ok().and_then(|bytes| Message::read(&bytes)) else { return };
-    let promotions = message.promotions(live.inbox);
-    for promotion in &promotions {
-        wakes.promoted(promotion);
-    }
-    if let (true, Some(key)) = (promotions.is_empty(), message.key()) {
-        wakes.look(&key);
-    }
+/// Waits, each time longer.
+async fn back_off(pause: &mut Duration) {
+    *pause = (*pause * 2).clamp(Duration::from_millis(50), Duration::from_secs(1));
+    tokio::time::sleep(*pause).await;
 }

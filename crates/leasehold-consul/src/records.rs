@@ -53,7 +53,23 @@ fn loaded(known: Option<&Known<About>>) -> Loaded {
         born: 0,
         // A record that is created counts from its own creation.
         floor: known.map_or(0, |known| origin(known.version.0)),
+        // Numbers follow the index of the servers, not a clock.
+        ceiling: u64::MAX,
         origin: known.map_or(0, |known| origin(known.about.created)),
+    }
+}
+
+impl Shared {
+    /// The record of a lock, as the majority has it.
+    pub(crate) async fn record(&self, key: &Key) -> Result<Loaded> {
+        Ok(loaded(self.known(key).await?.as_ref()))
+    }
+
+    async fn known(&self, key: &Key) -> Result<Option<Known<About>>> {
+        match self.looks.get(&self.http, &self.names.lock(key)).await.map_err(|error| error.on(key))? {
+            None => Ok(None),
+            Some(entry) => Ok(Some(known(&entry, entry.value()?, entry.session.clone()))),
+        }
     }
 }
 
@@ -189,12 +205,13 @@ fn write(ops: &mut Vec<Op>, names: &Names, swap: &Swap<'_>, before: Option<&Abou
 
 impl Records for KeyValue {
     fn info(&self) -> &Info {
-        &self.0.info
+        self.0.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
         Box::pin(async move {
-            self.0.check_server().await?;
+            let (server, settings) = tokio::join!(self.0.check_server(), self.0.check_settings());
+            server.and(settings)?;
             self.0.inboxes.put(inbox, wakes);
             Ok(())
         })
@@ -202,11 +219,7 @@ impl Records for KeyValue {
 
     fn load<'a>(&'a self, key: &'a Key) -> Fut<'a, Loaded> {
         Box::pin(async move {
-            let name = self.0.names.lock(key);
-            let found = match self.0.looks.get(&self.0.http, &name).await.map_err(|e| e.on(key))? {
-                None => None,
-                Some(entry) => Some(known(&entry, entry.value()?, entry.session.clone())),
-            };
+            let found = self.0.known(key).await?;
             let answer = loaded(found.as_ref());
             found.iter().for_each(|found| self.0.seen(key, &found.bytes));
             self.0.recent.saw(key, found);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use leasehold_core::record::{Joined, Session};
-use leasehold_core::{BootClock, Clock, Error, Inbox, Moment, Result, Wakes};
+use leasehold_core::{BootClock, Clock, Error, ErrorKind, Inbox, Moment, Result, Wakes};
 use serde::{Deserialize, Serialize};
 
 use crate::http::Effect;
@@ -267,9 +267,11 @@ impl Shared {
         let reply = self.http.ask(Method::PUT, &path, Vec::new(), Effect::Writes).await?;
         match reply.status {
             200 => {}
+            // A leader that has not applied its log yet says so of sessions that live.
+            404 if !self.look_again(live).await? => return Ok(None),
             404 => {
-                self.sessions.forget(live);
-                return Ok(None);
+                let message = "a server does not know the session, but the majority does: ask again";
+                return Err(Error::new(ErrorKind::Unavailable, message).at("consul"));
             }
             _ => return Err(kv::refused(&reply, Effect::Writes)),
         }
@@ -376,5 +378,5 @@ fn refused_ttl(reply: &crate::http::Reply) -> Error {
         return kv::refused(reply, Effect::Writes);
     }
     let message = "the servers refuse so short a session: use a longer lease, or lower their session_ttl_min";
-    Error::new(leasehold_core::ErrorKind::Invalid, message).at("consul").because(text)
+    Error::new(ErrorKind::Invalid, message).at("consul").because(text)
 }

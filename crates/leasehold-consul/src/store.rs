@@ -1,6 +1,6 @@
 //! The store: the adaptor for records, on Consul's.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::Method;
@@ -10,6 +10,7 @@ use leasehold_core::{
     Result, Snapshot, Store, TokenStrength, Wakes,
 };
 
+use crate::checks::checked;
 use crate::heirs::Heirs;
 use crate::http::{Effect, Http};
 use crate::kv;
@@ -54,12 +55,16 @@ pub static INFO: Info = Info {
     // Servers wait for twice the TTL: once more the usual lease.
     expiry_slack: Duration::from_secs(30),
     batch: 1024,
+    checks: Vec::new(),
 };
 
 /// What the clones of a store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) info: Info,
+    /// What the URL says.
+    declared: Info,
+    /// The same with the settings that the agent told when it was first reached.
+    checked: OnceLock<Info>,
     pub(crate) http: Http,
     pub(crate) names: Names,
     pub(crate) sessions: Table,
@@ -72,6 +77,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn info(&self) -> &Info {
+        self.checked.get().unwrap_or(&self.declared)
+    }
+
+    /// Looks at the settings that our promises rest on, once.
+    pub(crate) async fn check_settings(&self) -> Result<()> {
+        if self.checked.get().is_none() {
+            let info = checked(&self.http, &self.declared).await?;
+            // Whoever came first has found the same.
+            let _ = self.checked.set(info);
+        }
+        Ok(())
+    }
+
     /// Whether a Consul agent is there that knows a leader.
     pub(crate) async fn check_server(&self) -> Result<()> {
         let reply = self.http.ask(Method::GET, "/v1/status/leader?", Vec::new(), Effect::Reads).await?;
@@ -109,7 +128,8 @@ impl Consul {
         let info = Info { min_lease, expiry_slack: min_lease * 3, ..INFO.clone() };
         let names = Names::new(&target.prefix);
         let shared = Shared {
-            info,
+            declared: info,
+            checked: OnceLock::new(),
             http: Http::new(target),
             names,
             sessions: Table::default(),

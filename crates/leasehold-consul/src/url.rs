@@ -1,6 +1,7 @@
 //! From a URL to what must be known to connect. Sends nothing, and never repeats a token.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::Result;
@@ -32,6 +33,8 @@ pub(crate) struct Target {
     /// The part of the key-value store that is ours.
     pub(crate) prefix: String,
     pub(crate) token: Option<Token>,
+    /// Where the token is read again when servers refuse it: administrators rotate tokens.
+    pub(crate) token_file: Option<PathBuf>,
     pub(crate) datacenter: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) tls: Option<TlsFiles>,
@@ -58,10 +61,16 @@ impl Target {
         let prefix = prefix(&url.path)?;
         let mut query = url.query;
         let tls = if encrypted { Some(query.tls_files()?) } else { None };
+        let token_file = query.take("token_file").map(PathBuf::from);
+        let token = match &token_file {
+            Some(file) => read_token(file)?,
+            None => std::env::var("CONSUL_HTTP_TOKEN").ok().and_then(|text| token(&text)),
+        };
         let target = Self {
             hosts,
             prefix,
-            token: token(query.take("token_file"))?,
+            token,
+            token_file,
             datacenter: query.take("dc"),
             namespace: query.take("ns"),
             tls,
@@ -91,15 +100,17 @@ fn prefix(path: &str) -> Result<String> {
     }
 }
 
-fn token(file: Option<String>) -> Result<Option<Token>> {
-    let text = match file {
-        Some(file) => Some(std::fs::read_to_string(&file).map_err(|cause| {
-            let message = format!("cannot read {file}: check the URL and the file's rights");
-            ABOUT.invalid(message).because(cause)
-        })?),
-        None => std::env::var("CONSUL_HTTP_TOKEN").ok(),
-    };
-    Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).map(Token))
+/// The token that a file holds now.
+pub(crate) fn read_token(file: &Path) -> Result<Option<Token>> {
+    let text = std::fs::read_to_string(file).map_err(|cause| {
+        let message = format!("cannot read {}: check the URL and the file's rights", file.display());
+        ABOUT.invalid(message).because(cause)
+    })?;
+    Ok(token(&text))
+}
+
+fn token(text: &str) -> Option<Token> {
+    Some(text.trim()).filter(|text| !text.is_empty()).map(|text| Token(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 /// What takes longer than this hangs.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(30);
 /// Long, so that no renewal falls into what is counted.
 const LEASE: Duration = Duration::from_secs(300);
 

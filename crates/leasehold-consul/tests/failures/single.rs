@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::Loss;
-use leasehold_servers::consul::Consul;
+use leasehold_servers::consul::{Consul, Overheard};
 use leasehold_servers::{Mode, Proxy};
 use tokio::time::{sleep, timeout};
 
@@ -119,4 +119,27 @@ async fn a_killed_server_comes_back_with_the_holder_and_the_queue() {
     guard.release().await.expect("the server is back");
     all_served(waiting).await;
     nothing_is_left(|path| server.ask("GET", path, ""), vec![holder, waiter]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stale_404_does_not_end_a_session() {
+    let server = Consul::start();
+    let way = Overheard::to(server.port());
+    let client = client(&format!("consul://127.0.0.1:{}?min_lease=1s", way.port()), LEASE).await;
+    let guard = acquire(&client).await;
+    let session = sessions(&server).pop().expect("the claim has a session");
+    way.deny_next("/clients/");
+    // Wakes the blocking query. The one after it is denied, as by a leader that has not applied its log yet.
+    assert_eq!(server.ask("PUT", &format!("/v1/kv/leasehold/clients/{session}/1"), "").0, 200);
+    let end = std::time::Instant::now() + SERVED;
+    while !way.has_denied() {
+        assert!(std::time::Instant::now() < end, "nothing was asked");
+        sleep(Duration::from_millis(20)).await;
+    }
+    sleep(Duration::from_millis(500)).await;
+    still_held(&guard, LEASE).await;
+    assert_eq!(sessions(&server), [session], "the session is still in use");
+    guard.release().await.expect("the server answers");
+    server.ask("DELETE", "/v1/kv/leasehold/clients/?recurse", "");
+    nothing_is_left(|path| server.ask("GET", path, ""), vec![client]).await;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use leasehold_conformance::{
-    Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, run_groups, victim,
+    Fixture, Hook, Killed, Lent, Pool, RawState, kill_one_that_holds, run, run_groups, victim,
 };
 use leasehold_consul::Consul;
 use leasehold_core::{Fut, Key, Result, Store};
@@ -106,8 +106,8 @@ impl<P: Place> Fixture for Judged<P> {
         100
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -116,6 +116,10 @@ impl<P: Place> Fixture for Judged<P> {
 
     fn heal(&self) -> Hook<'_> {
         self.set(Mode::Pass)
+    }
+
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
     }
 
     fn restart_server(&self) -> Hook<'_> {
