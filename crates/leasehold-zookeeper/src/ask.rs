@@ -68,6 +68,7 @@ impl Session {
         let queues = self.lanes.queues(claim) && !is_there;
         let answer = self.claim_or_queue(claim, queues).await?;
         self.lanes.answered(&claim.id);
+        self.unanswered.answered(&claim.id);
         Ok(answer)
     }
 
@@ -175,14 +176,16 @@ impl Session {
         Ok(answer)
     }
 
-    /// Leaves the queue again if those before it have another limit: they may have come after we looked, and a place is made
-    /// whoever is there.
+    /// Leaves the queue again if those before it have another limit, or a lowered one that it can never fit: they may have
+    /// come after we looked, and a place is made whoever is there.
     async fn check_kind(&self, claim: &Claim, seen: &View) -> Result<()> {
         let Some(own) = seen.nodes.iter().position(|node| node.name.id == claim.id) else { return Ok(()) };
         let mut before = seen.clone();
         before.nodes.truncate(own);
         let is_other = |limit: u64| limit != claim.limit;
-        if !before.nodes.iter().any(|node| is_other(node.name.limit))
+        let never_fits = before.lowered().is_some_and(|limit| claim.units.least() > limit);
+        if !never_fits
+            && !before.nodes.iter().any(|node| is_other(node.name.limit))
             && !before.limit.as_ref().is_some_and(|(declared, ..)| is_other(*declared))
         {
             return Ok(());

@@ -89,6 +89,22 @@ impl Lanes {
         self.known().lanes.get(key).is_some_and(|lane| !lane.queue.is_empty())
     }
 
+    /// The node of the claim of this session that holds a lock alone: `Some(None)` while the lock is on its way to the
+    /// next claim, `None` when nothing is known of it.
+    pub(crate) fn holder(&self, key: &Key) -> Option<Option<String>> {
+        self.known().lanes.get(key).map(|lane| lane.holder.clone())
+    }
+
+    /// How many claims wait before this one, where that is known.
+    pub(crate) fn ahead(&self, claim: &Claim) -> Option<u64> {
+        let known = self.known();
+        let lane = known.lanes.get(&claim.key)?;
+        let seen = lane.queue.iter().position(|node| node.name.id == claim.id);
+        let later = || lane.later.values().position(|(_, id)| *id == claim.id);
+        let place = seen.or_else(|| Some(lane.queue.len() + later()?))?;
+        u64::try_from(place).ok()
+    }
+
     /// Notes that a claim of ours has queued at this place when this was the last write that took units. Answers a
     /// claim of ours that is before it, or `None` when that is not known.
     pub(crate) fn joins(&self, claim: &Claim, seat: u64, turn: i32, write: u64) -> Option<ClaimId> {
@@ -252,6 +268,19 @@ mod tests {
         lanes.learn(&key, &view(100, &[1, 2, 3], 0), false);
         lanes.passed(&key, "/k/2".to_owned(), 101);
         assert_eq!(passes(&lanes, &key, 2), Some((claim(3).id, 8)));
+    }
+
+    #[test]
+    fn places_are_counted_over_seen_and_later_claims() {
+        let (lanes, key) = lanes(&[1, 2, 3], 0);
+        lanes.joins(&claim(4), 40, 3, 100);
+        let ahead: Vec<_> = (1..=5).map(|n| lanes.ahead(&claim(n))).collect();
+        assert_eq!(ahead, [None, Some(0), Some(1), Some(2), None]);
+        assert_eq!(lanes.holder(&key), Some(Some("/k/1".to_owned())));
+        passes(&lanes, &key, 1);
+        assert_eq!(lanes.holder(&key), Some(None));
+        lanes.forget(&key);
+        assert_eq!(lanes.holder(&key), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Claims on one session: giving back what they hold, or leaving the queue.
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all, join3};
 use leasehold_core::{Claim, OpenBook, Released, Result, rule};
 use zookeeper_client::Error as Fault;
 
@@ -11,8 +11,24 @@ use crate::session::{Depth, Session};
 use crate::view::Node;
 
 impl Session {
-    /// Gives back or leaves.
+    /// Gives back or leaves, and takes back what an unanswered request may still create.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<Released> {
+        let mut late = self.unanswered.take(&claim.id);
+        if let Some(own) = self.own().get(&claim.id) {
+            // A node that is known is given back below, to the next claim of this client if there is one.
+            late.remove(&own.path);
+        }
+        if late.is_empty() {
+            return self.give_back(claim).await;
+        }
+        let lock = self.lock(&claim.key);
+        // Each is sent when it is first polled: the deletes first, and without waiting for what a stalled connection owes.
+        let deletes = join_all(late.iter().map(|path| self.zk.delete(path, None)));
+        let (_, _, released) = join3(deletes, self.zk.delete(&lock, None), self.give_back(claim)).await;
+        released
+    }
+
+    async fn give_back(&self, claim: &Claim) -> Result<Released> {
         self.lanes.answered(&claim.id);
         // Until the end of this: then who waits behind it on this session looks.
         let known = self.own().remove(&claim.id);

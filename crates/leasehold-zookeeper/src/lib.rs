@@ -2,6 +2,7 @@
 
 mod ask;
 mod bell;
+mod checks;
 mod driver;
 mod fault;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod turn;
+mod unanswered;
 mod url;
 mod view;
 

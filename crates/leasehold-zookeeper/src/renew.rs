@@ -1,14 +1,15 @@
 //! A round of renewal: one heartbeat for the session, and one look at what it carries.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::future::{join_all, join3, try_join_all};
-use leasehold_core::{Answer, Claim, Key, Result};
+use leasehold_core::{Answer, Claim, ClaimId, Key, Place, Result};
 
 use crate::bell::heed;
 use crate::fault::{is_over, said};
-use crate::names::Name;
+use crate::names::{Kind, Name};
+use crate::own::Own;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::turn::{self, First};
@@ -24,7 +25,9 @@ pub(crate) async fn renew(sessions: Arc<Sessions>, claims: Vec<Claim>) -> Result
         // What has a lease of its own is still there.
         None => (sessions.of(first).await?, true),
     };
+    let holders = holders(&session, &claims);
     let present = if is_new { Some(HashSet::new()) } else { beat(&session, &claims, first.round).await? };
+    let present = present.map(|paths| Present::new(paths, holders));
     let mut answers: Vec<Option<Answer>> = claims
         .iter()
         .map(|claim| match &present {
@@ -85,16 +88,59 @@ async fn beat(session: &Arc<Session>, claims: &[Claim], round: u64) -> Result<Op
     Ok(Some(present))
 }
 
-/// The answer about a claim that holds on the session, or was never there; `None` when the lock must be looked at.
-fn held(session: &Session, claim: &Claim, present: &HashSet<String>) -> Option<Answer> {
+/// The nodes by which this session holds locks alone, before its heartbeat is sent.
+fn holders(session: &Session, claims: &[Claim]) -> HashMap<Key, Option<String>> {
+    let known = |claim: &Claim| Some((claim.key.clone(), session.lanes.holder(&claim.key)?));
+    claims.iter().filter_map(known).collect()
+}
+
+/// What a session had when its heartbeat was answered.
+struct Present {
+    paths: HashSet<String>,
+    ids: HashSet<ClaimId>,
+    holders: HashMap<Key, Option<String>>,
+}
+
+impl Present {
+    fn new(paths: HashSet<String>, holders: HashMap<Key, Option<String>>) -> Self {
+        let id = |path: &String| path.rsplit('/').next().and_then(Name::parse).map(|name| name.id);
+        Self { ids: paths.iter().filter_map(id).collect(), paths, holders }
+    }
+
+    /// Whether a claim of this session held the lock alone, and all of it, at some moment since the heartbeat was sent.
+    fn is_held(&self, session: &Session, key: &Key) -> bool {
+        match (self.holders.get(key), session.lanes.holder(key)) {
+            (Some(Some(holder)), Some(_)) if self.paths.contains(holder) => true,
+            // It was passed on since.
+            (Some(before), Some(Some(now))) => before.as_ref() != Some(&now),
+            _ => false,
+        }
+    }
+}
+
+/// The answer about a claim that holds on the session, waits behind another claim of it, or was never there; `None` when
+/// the lock must be looked at.
+fn held(session: &Session, claim: &Claim, present: &Present) -> Option<Answer> {
     let table = session.own();
     let Some(own) = table.get(&claim.id) else {
-        let id = claim.id;
-        let is_there =
-            |path: &String| path.rsplit('/').next().and_then(Name::parse).is_some_and(|name| name.id == id);
-        return if present.iter().any(is_there) { None } else { Some(Answer::Gone) };
+        return if present.ids.contains(&claim.id) { None } else { Some(Answer::Gone) };
     };
     // Not there under the name that we know: gone, or it has another one since.
-    let is_there = own.is_held() && present.contains(&own.path);
-    is_there.then(|| own.granted(session.lease(claim, claim.lease)))
+    if own.is_held() && present.paths.contains(&own.path) {
+        return Some(own.granted(session.lease(claim, claim.lease)));
+    }
+    waits_behind_its_own(session, claim, own, present)
+}
+
+/// The answer about a claim that waits while another one of its session holds the whole lock. Nobody can be granted
+/// anything then, and a look would only get in the way of the session's own hand-overs: what it decides has changed
+/// before it is written, so it looks again, once for each of them.
+fn waits_behind_its_own(session: &Session, claim: &Claim, own: &Own, present: &Present) -> Option<Answer> {
+    let waits = own.waits && own.kind == Kind::Waiting && present.ids.contains(&claim.id);
+    if !waits || !present.is_held(session, &claim.key) {
+        return None;
+    }
+    let ahead = session.lanes.ahead(claim)?.min(Place::COUNTED);
+    let lease = session.lease(claim, Some(claim.patience));
+    Some(Answer::Waiting(Place { seat: own.seat, ahead, look_in: claim.patience / 3, held: 0, lease }))
 }

@@ -17,6 +17,7 @@ use crate::names::{self, Kind, Name};
 use crate::note::Note;
 use crate::own::Own;
 use crate::plan::{Plan, Step};
+use crate::unanswered::Unanswered;
 use crate::url::Target;
 use crate::view::View;
 
@@ -49,6 +50,7 @@ pub(crate) struct Session {
     /// How often its node had been written to when that was last read.
     pub(crate) heard: AtomicI32,
     pub(crate) lanes: Lanes,
+    pub(crate) unanswered: Unanswered,
     /// Says that somebody rang: those who wait look again.
     pub(crate) rung: watch::Sender<()>,
     /// Set before the driver ends: its watchers panic when it goes while somebody waits for them.
@@ -80,6 +82,7 @@ impl Session {
             renewed: Mutex::new(Instant::now()),
             heard: AtomicI32::new(0),
             lanes: Lanes::default(),
+            unanswered: Unanswered::default(),
             rung: watch::Sender::new(()),
             ended,
             zk,
@@ -277,6 +280,7 @@ impl Session {
                         if name.kind == Kind::Kept { CreateMode::Persistent } else { CreateMode::Ephemeral };
                     let path = format!("{}/{name}", view.path);
                     write.add_create(&path, &note.bytes(), &mode.with_acls(self.acls))?;
+                    self.unanswered.sending(name, &path);
                 }
                 Step::Limit(name) => {
                     let path = format!("{}/{name}", view.path);
@@ -301,6 +305,11 @@ impl Session {
             write.add_delete(&view.path, None)?;
         }
         let results = write.commit().await.map_err(|error| Failed::of(error, is_new))?;
+        for step in &plan.steps {
+            if let Step::Create(name, _) = step {
+                self.unanswered.answered(&name.id);
+            }
+        }
         let number = results.iter().find_map(|result| match result {
             MultiWriteResult::SetData { stat } => Some(stat.mzxid.unsigned_abs()),
             _ => None,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use leasehold_core::{Claim, Error, ErrorKind, Inbox, Result, Wakes};
+use futures_util::future::join;
+use leasehold_core::{Claim, Error, ErrorKind, Inbox, Info, Result, Wakes};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,12 +13,14 @@ use tokio::time::{Instant, timeout};
 use zookeeper_client::{AddWatchMode, CreateMode, Error as Fault};
 
 use crate::bell;
+use crate::checks::{checks, settings};
 #[cfg(not(feature = "tls"))]
 use crate::driver;
 use crate::fault::said;
 #[cfg(not(feature = "tls"))]
 use crate::fault::unreachable;
 use crate::session::Session;
+use crate::store::INFO;
 use crate::url::Target;
 
 /// The lease of the session that looks and does what belongs to no claim: the default one, so that most clients have
@@ -33,6 +36,8 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Session>>>>;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     target: Target,
+    /// What the store is, with the settings that it found when it connected.
+    info: OnceLock<Info>,
     /// Where sessions are served: the runtime that opened the store.
     runtime: OnceLock<Handle>,
     inboxes: Mutex<HashMap<Inbox, Wakes>>,
@@ -41,7 +46,17 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(target: Target) -> Self {
-        Self { target, runtime: OnceLock::new(), inboxes: Mutex::default(), slots: Mutex::default() }
+        Self {
+            target,
+            info: OnceLock::new(),
+            runtime: OnceLock::new(),
+            inboxes: Mutex::default(),
+            slots: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        self.info.get().unwrap_or(&INFO)
     }
 
     /// Runs a call where sessions are served, and not where its future is polled: one that nobody polls must not keep
@@ -69,7 +84,17 @@ impl Sessions {
             inboxes.retain(|_, wakes| !wakes.is_gone());
             inboxes.insert(inbox, wakes);
         }
-        self.get((inbox, USUAL)).await.map(drop)
+        if self.info.get().is_some() {
+            return self.get((inbox, USUAL)).await.map(drop);
+        }
+        let (session, settings) = join(self.get((inbox, USUAL)), settings(&self.target)).await;
+        let session = session?;
+        let granted = session.zk.session_timeout();
+        let checks = checks(&self.target, settings.as_deref(), USUAL, granted);
+        let checks = checks.inspect_err(|_| session.end())?;
+        // Whoever came first has found the same.
+        let _ = self.info.set(Info { checks, ..INFO.clone() });
+        Ok(())
     }
 
     /// The session that a claim lives on, opened if need be.

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use leasehold_core::{
-    Answer, Capability, Change, Claim, ClaimId, Fut, Inbox, Info, Key, Leases, Page, Released, Result,
-    Snapshot, Store, TokenStrength, Wakes, rule,
+    Answer, Capability, Change, Claim, ClaimId, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Page,
+    Released, Result, Snapshot, Store, TokenStrength, Wakes, rule,
 };
 use tokio::time::Instant;
 
 use crate::bell::ring;
 use crate::fault::said;
 use crate::names;
-use crate::session::Depth;
+use crate::session::{Depth, Session};
 use crate::sessions::Sessions;
 use crate::turn::First;
 use crate::url::Target;
@@ -53,6 +53,7 @@ pub static INFO: Info = Info {
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::from_secs(15),
     batch: 1024,
+    checks: Vec::new(),
 };
 
 /// Claims on a ZooKeeper server or ensemble. Clones share the sessions; the last one ends them.
@@ -66,9 +67,14 @@ pub static INFO: Info = Info {
 #[derive(Clone, Debug)]
 pub struct ZooKeeper {
     sessions: Arc<Sessions>,
-    /// Ids that were withdrawn, and until when they are refused. Here and not on the servers: a claim reaches them only
-    /// through this store's session, whose requests cannot overtake each other, and an old session's are refused.
+    /// Ids that were withdrawn, or whose resize was made and must not be made again, and until when they are refused.
+    /// Here and not on the servers: a claim reaches them only through this store's session, whose requests cannot overtake
+    /// each other, and an old session's are refused.
     refused: Arc<Mutex<HashMap<ClaimId, Instant>>>,
+    /// Latches that were set. A repeat of the request finds its latch, or it has ended and is not set again.
+    latches: Arc<Mutex<HashMap<ClaimId, Instant>>>,
+    /// Latches that may have been set: the connection broke before the answer came.
+    doubtful: Arc<Mutex<HashMap<ClaimId, Instant>>>,
 }
 
 impl ZooKeeper {
@@ -77,7 +83,8 @@ impl ZooKeeper {
     /// # Errors
     /// `Invalid` when the URL makes no sense.
     pub fn from_url(url: &str) -> Result<Self> {
-        Ok(Self { sessions: Arc::new(Sessions::new(Target::parse(url)?)), refused: Arc::default() })
+        let sessions = Arc::new(Sessions::new(Target::parse(url)?));
+        Ok(Self { sessions, refused: Arc::default(), latches: Arc::default(), doubtful: Arc::default() })
     }
 
     /// Runs a call with a store of its own.
@@ -90,15 +97,11 @@ impl ZooKeeper {
     }
 
     fn refuse(&self, id: ClaimId, length: Duration) {
-        let now = Instant::now();
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.retain(|_, until| *until > now);
-        refused.insert(id, now + length);
+        remember(&self.refused, id, length);
     }
 
     fn is_refused(&self, id: &ClaimId) -> bool {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get(id).is_some_and(|until| *until > Instant::now())
+        is_remembered(&self.refused, id)
     }
 
     async fn claimed(&self, claim: &Claim) -> Result<Answer> {
@@ -106,6 +109,9 @@ impl ZooKeeper {
             return Ok(Answer::Gone);
         }
         let session = self.sessions.of(claim).await?;
+        if claim.count.is_some() {
+            return self.latched(&session, claim).await;
+        }
         let answer = session.claim(claim).await?;
         if matches!(answer, Answer::Waiting(_)) {
             crate::turn::expect(&session, claim, First::Nothing);
@@ -113,7 +119,37 @@ impl ZooKeeper {
         Ok(answer)
     }
 
+    /// Sets a latch. Whoever ends it leaves no mark on the servers, so this store remembers what it has set.
+    async fn latched(&self, session: &Arc<Session>, claim: &Claim) -> Result<Answer> {
+        let late = claim.lease.unwrap_or_default().saturating_add(rule::LATE);
+        let was_set = is_remembered(&self.latches, &claim.id);
+        if was_set || is_remembered(&self.doubtful, &claim.id) {
+            let ids = [claim.id];
+            let view = session.load_fresh(&session.lock(&claim.key), Depth::Ids(&ids)).await?;
+            if view.node(&claim.id).is_none() {
+                if was_set {
+                    return Ok(Answer::Gone);
+                }
+                let message = "the latch may have been set and have ended since: look at its count";
+                return Err(Error::new(ErrorKind::Indeterminate, message).on(&claim.key));
+            }
+        }
+        let answer = session.claim(claim).await;
+        match &answer {
+            Ok(Answer::Granted(_)) => remember(&self.latches, claim.id, late),
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
+                remember(&self.doubtful, claim.id, late);
+            }
+            _ => {}
+        }
+        answer
+    }
+
     async fn amended(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        if matches!(change, Change::Limit(_)) && self.is_refused(&claim.id) {
+            // A copy of a resize that was made or withdrawn: a later one may have been made since.
+            return Ok(Answer::Done);
+        }
         let session = self.sessions.of(claim).await?;
         let ids = [claim.id];
         // These concern others, who are told.
@@ -124,7 +160,12 @@ impl ZooKeeper {
         let (outcome, view, plan, number) =
             session.operate(&claim.key, Some(claim), depth, operation).await?;
         let told = outcome.ended.iter().chain(outcome.promoted.iter().map(|promotion| &promotion.inbox));
-        ring(&session, &claim.key, &view, told.filter_map(|n| usize::try_from(n.0).ok())).await;
+        let mut told: Vec<usize> = told.filter_map(|n| usize::try_from(n.0).ok()).collect();
+        if matches!(change, Change::Limit(_)) {
+            // Which claims are passed over has changed, and so has the one that each waiter has to watch.
+            told.extend((0..view.nodes.len()).filter(|n| view.nodes[*n].waits()));
+        }
+        ring(&session, &claim.key, &view, told).await;
         let mut answer = match plan.steps.is_empty() {
             true => session.answered(claim, &view, outcome.answer),
             false => session.written(claim, &view, &plan, number, outcome.answer),
@@ -136,6 +177,7 @@ impl ZooKeeper {
                 place.lease = None;
                 crate::turn::expect(&session, claim, First::Nothing);
             }
+            Answer::Done if matches!(change, Change::Limit(_)) => self.refuse(claim.id, rule::LATE),
             Answer::Done if matches!(change, Change::Tail(_)) => {
                 session.own().remove(&claim.id);
                 session.lanes.forget(&claim.key);
@@ -180,9 +222,25 @@ impl ZooKeeper {
     }
 }
 
+fn remember(ids: &Mutex<HashMap<ClaimId, Instant>>, id: ClaimId, length: Duration) {
+    let now = Instant::now();
+    let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+    ids.retain(|_, until| *until > now);
+    ids.insert(id, now + length);
+}
+
+fn forget(ids: &Mutex<HashMap<ClaimId, Instant>>, id: &ClaimId) {
+    ids.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+}
+
+fn is_remembered(ids: &Mutex<HashMap<ClaimId, Instant>>, id: &ClaimId) -> bool {
+    let ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+    ids.get(id).is_some_and(|until| *until > Instant::now())
+}
+
 impl Store for ZooKeeper {
     fn info(&self) -> &Info {
-        &INFO
+        self.sessions.info()
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
@@ -208,6 +266,8 @@ impl Store for ZooKeeper {
         if let Some(length) = refuse_for {
             self.refuse(claim.id, length);
         }
+        // A latch that its setter took back has left nothing. Only a mark refuses its id from now on.
+        forget(&self.latches, &claim.id);
         let claim = claim.clone();
         self.call(|store| async move { store.sessions.of(&claim).await?.release(&claim).await })
     }

@@ -119,22 +119,34 @@ impl View {
         self.nodes.iter().filter(|node| node.waits()).count()
     }
 
-    /// How many wait before this one.
+    /// How many wait before this one and have their turn before it.
     pub(crate) fn ahead(&self, id: &ClaimId) -> u64 {
         let before = self.nodes.iter().take_while(|node| node.name.id != *id);
-        before.filter(|node| node.waits()).count() as u64
+        before.filter(|node| node.waits() && !self.is_passed_over(node)).count() as u64
+    }
+
+    /// The limit in force, if it is below the one that claims declare.
+    pub(crate) fn lowered(&self) -> Option<u64> {
+        let limit = self.limit.as_ref().filter(|(declared, effective, _)| effective < declared);
+        limit.map(|(_, effective, _)| *effective)
+    }
+
+    /// Whether others need not wait for it: it asks for more than a lowered limit.
+    fn is_passed_over(&self, node: &Node) -> bool {
+        self.lowered().is_some_and(|limit| node.name.least > limit)
     }
 
     /// What a claim that waits has to watch: the one before it or, at the head of the queue, who holds. `None`: so many
     /// hold that the whole lock has to be watched.
     pub(crate) fn blocker(&self, id: &ClaimId) -> Option<&Node> {
-        let mut queue = self.nodes.iter().filter(|node| node.waits());
         let mut before = None;
-        for node in queue.by_ref() {
+        for node in self.nodes.iter().filter(|node| node.waits()) {
             if node.name.id == *id {
                 break;
             }
-            before = Some(node);
+            if !self.is_passed_over(node) {
+                before = Some(node);
+            }
         }
         before.or_else(|| self.only_holder(Some(id)))
     }

@@ -1,7 +1,9 @@
 //! What the store asks of its server, by the server's own account.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_conformance::{Counts, Spy};
 use leasehold_core::{Client, Guard, Options};
 use leasehold_servers::zookeeper::ZooKeeper as Server;
 use leasehold_zookeeper::ZooKeeper;
@@ -11,6 +13,13 @@ use tokio::time::{Instant, sleep};
 async fn client(server: &Server) -> Client {
     let store = ZooKeeper::from_url(&format!("{}?tick=200ms", server.url())).expect("the URL makes sense");
     Client::new(store).await.expect("the server answers")
+}
+
+/// A client whose answered calls are counted.
+async fn counted(server: &Server) -> (Client, Arc<Counts>) {
+    let store = ZooKeeper::from_url(&format!("{}?tick=200ms", server.url())).expect("the URL makes sense");
+    let (spy, counts) = Spy::counting(Arc::new(store));
+    (Client::new(spy).await.expect("the server answers"), counts)
 }
 
 /// The number of the server's last write.
@@ -61,7 +70,7 @@ async fn a_free_lock_is_taken_and_given_back_with_one_write_each() {
 async fn what_one_gives_back_another_of_the_same_client_gets_with_the_same_write() {
     const WAITERS: usize = 50;
     let server = Server::start();
-    let client = client(&server).await;
+    let (client, counts) = counted(&server).await;
     let guard = client.mutex("orders/42").acquire().await.expect("it is free");
     let mut waiting = JoinSet::new();
     for _ in 0..WAITERS {
@@ -69,6 +78,12 @@ async fn what_one_gives_back_another_of_the_same_client_gets_with_the_same_write
         waiting.spawn(async move { lock.acquire().await.expect("its turn comes").release().await });
     }
     queued(&client, WAITERS).await;
+    // A claim that the server shows may still ask who is before it. That is not part of a hand-over.
+    let end = Instant::now() + Duration::from_secs(60);
+    while counts.claims() < WAITERS as u64 + 1 {
+        assert!(Instant::now() < end, "{counts:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
     let (before, start) = ((writes(&server), counter(&server, "zk_packets_received")), Instant::now());
     guard.release().await.expect("it is held");
     while let Some(released) = waiting.join_next().await {

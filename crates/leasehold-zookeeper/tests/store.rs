@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Answer, Change, Claim, ErrorKind, Grant, Inbox, Key, Promotion, Store, Units, Wake};
+use leasehold_core::{
+    Answer, Change, Check, Claim, ErrorKind, Grant, Inbox, Key, Promotion, Severity, Store, Units, Wake,
+};
 use leasehold_servers::zookeeper::ZooKeeper as Server;
 use leasehold_zookeeper::ZooKeeper;
 
@@ -85,4 +87,53 @@ async fn who_queues_where_others_with_another_limit_have_come_since_it_looked_is
     let refused = store.claim(&claim(1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     assert_eq!(other.inspect(&theirs.key).await.unwrap().unwrap().waiters.len(), 0);
+}
+
+/// What a store on this server has found out about this setting.
+async fn found(url: &str, name: &str) -> Check {
+    let store = ZooKeeper::from_url(url).unwrap();
+    store.open(Inbox(1), Arc::new(Deaf)).await.unwrap();
+    let check = store.info().checks.iter().find(|check| check.name == name).cloned();
+    check.unwrap_or_else(|| panic!("{name} is not in {:?}", store.info().checks))
+}
+
+#[tokio::test]
+async fn tick_that_is_longer_than_the_url_says_is_refused() {
+    let server = Server::start();
+    let check = found(&format!("{}?tick=200ms", server.url()), "tickTime").await;
+    assert_eq!((check.found.as_str(), check.severity), ("200", Severity::Ok), "{check}");
+    let check = found(&server.url(), "tickTime").await;
+    assert_eq!(check.severity, Severity::Ok, "the default of the URL is longer: {check}");
+    let store = ZooKeeper::from_url(&format!("{}?tick=100ms", server.url())).unwrap();
+    let refused = store.open(Inbox(1), Arc::new(Deaf)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(refused.to_string().contains("tick=200ms"), "{refused}");
+}
+
+#[tokio::test]
+async fn tick_that_the_server_does_not_tell_is_unknown() {
+    let server = Server::with(&["4lw.commands.whitelist=srvr"], &[]);
+    let check = found(&format!("{}?tick=200ms", server.url()), "tickTime").await;
+    assert_eq!((check.found.as_str(), check.severity), ("unknown", Severity::Ok), "{check}");
+    assert!(!check.effect.is_empty());
+}
+
+#[tokio::test]
+async fn sessions_shorter_than_the_usual_lease_are_a_warning() {
+    let url = |server: &Server| format!("{}?tick=200ms", server.url());
+    let check = found(&url(&Server::start()), "maxSessionTimeout").await;
+    assert_eq!(check.severity, Severity::Ok, "{check}");
+    let server = Server::with(&["maxSessionTimeout=4000"], &[]);
+    let check = found(&url(&server), "maxSessionTimeout").await;
+    assert_eq!((check.found.as_str(), check.severity), ("4000", Severity::Warning), "{check}");
+}
+
+#[tokio::test]
+async fn settings_that_zookeeper_does_not_tell_are_unknown() {
+    let server = Server::start();
+    for name in ["forceSync", "skipACL"] {
+        let check = found(&format!("{}?tick=200ms", server.url()), name).await;
+        assert_eq!((check.found.as_str(), check.severity), ("unknown", Severity::Ok), "{check}");
+        assert!(!check.effect.is_empty());
+    }
 }

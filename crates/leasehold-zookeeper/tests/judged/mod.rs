@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Fixture, Hook, Lent, Pool, RawState, kill_one_that_holds, run, victim};
+use leasehold_conformance::{Fixture, Hook, Killed, Lent, Pool, RawState, kill_one_that_holds, run, victim};
 use leasehold_core::{Error, ErrorKind, Fut, Key, Result, Store};
 use leasehold_servers::{Mode, Proxy};
 use leasehold_zookeeper::ZooKeeper;
@@ -124,8 +124,8 @@ impl<P: Place> Fixture for Judged<P> {
         200
     }
 
-    fn kill_holder<'a>(&'a self, key: &'a Key) -> Hook<'a> {
-        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, LEASE)))
+    fn kill_holder<'a>(&'a self, key: &'a Key, lease: Duration) -> Hook<'a, Killed> {
+        Hook::Does(Box::pin(kill_one_that_holds(&self.url, key, lease)))
     }
 
     fn cut(&self) -> Hook<'_> {
@@ -134,6 +134,10 @@ impl<P: Place> Fixture for Judged<P> {
 
     fn heal(&self) -> Hook<'_> {
         self.set(Mode::Pass)
+    }
+
+    fn stall(&self) -> Hook<'_> {
+        self.set(Mode::Stall)
     }
 
     fn restart_server(&self) -> Hook<'_> {
