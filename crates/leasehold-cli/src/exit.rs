@@ -40,7 +40,8 @@ pub(crate) const STATUS: &str = "  0        done; for `run` and `elect`, the pro
            latch is set already
   79       lost: the lock or leadership ended while the program ran, and the program was ended;
            or the latch was deleted while it was waited for
-  126      the program cannot be executed; the key is free again
+  126      the program cannot be executed, and the key is free again; or the runner could not
+           watch it any longer, and ended it
   127      the program was not found; the key is free again
 ";
 

@@ -18,13 +18,12 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{Cli, Command};
 use crate::exit::{Exit, Failure};
 use crate::job::guardian;
-use crate::store::Chosen;
+use crate::store::{Chosen, FAREWELL};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == guardian::NAME) {
-        let runner = words.next().and_then(|word| word.to_str()?.parse().ok());
-        return guardian::watch(runner.and_then(rustix::process::Pid::from_raw));
+        return guardian::watch(words);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -40,23 +39,30 @@ fn main() -> ExitCode {
             .init();
     }
     cli.command.remarks().choose();
-    match perform(cli) {
-        Ok(exit) => exit.into(),
+    let exit = match perform(cli) {
+        Ok(exit) => exit,
         Err(failure) => {
             output::complain(&failure);
-            failure.exit.into()
+            failure.exit
         }
-    }
+    };
+    // A reader that stands still does not keep us.
+    output::flush(FAREWELL);
+    exit.into()
 }
 
 fn perform(cli: Cli) -> Result<Exit, Failure> {
+    // Declared first, so dropped last: closing a SQLite file writes to it, and the runner may be stopped there too.
+    let mut guardian = None;
     // One thread is enough for one lock, and when it stops, all of us stops.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store = || Chosen::new(cli.global.clone());
     runtime.block_on(async {
         match cli.command {
-            Command::Run(args) => cmd::run::run(&settings::Run::new(args)?, &store()?).await,
-            Command::Elect(args) => cmd::run::run(&settings::Run::elect(args), &store()?).await,
+            Command::Run(args) => cmd::run::run(&settings::Run::new(args)?, &store()?, &mut guardian).await,
+            Command::Elect(args) => {
+                cmd::run::run(&settings::Run::elect(args), &store()?, &mut guardian).await
+            }
             Command::Latch(verb) => cmd::latch::latch(verb, &store()?).await,
             Command::List(args) => cmd::list::list(args, &store()?).await,
             Command::Show(args) => cmd::show::show(args, &store()?).await,

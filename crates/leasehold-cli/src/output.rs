@@ -2,13 +2,15 @@
 
 mod remark;
 mod resource;
+mod stderr;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-pub(crate) use self::remark::{Remark, Remarks, complain, say};
+pub(crate) use self::remark::{Program, Remark, Remarks, complain, say, warn};
 pub(crate) use self::resource::Resource;
+pub(crate) use self::stderr::{flush, flushed};
 
 /// Prints a line of the result.
 pub(crate) fn print(line: impl fmt::Display) -> io::Result<()> {

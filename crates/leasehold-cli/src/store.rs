@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Client, Store, redact, sqlite};
+use leasehold::{Client, Severity, Store, redact, sqlite};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure};
-use crate::output::say;
+use crate::output::{say, warn};
 
 /// Where the store is taken from when `--store` is not given.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
@@ -17,6 +17,14 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What a password looks like once it is hidden.
 const HIDDEN: &str = "***";
+
+/// What the guardian must know of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    /// Locks a file while it writes: a runner that is stopped then blocks the other clients.
+    Sqlite,
+    Other,
+}
 
 /// The store of this run.
 pub(crate) struct Chosen {
@@ -48,10 +56,17 @@ impl Chosen {
         Ok(Self { store: leasehold::open(&url)?, url, verbose: global.verbose })
     }
 
+    /// A quorum with a SQLite file among its members locks the file as well.
+    pub(crate) fn kind(&self) -> StoreKind {
+        if self.url.contains("sqlite:") { StoreKind::Sqlite } else { StoreKind::Other }
+    }
+
     /// Whatever goes wrong here: the URL is in order, so it is the store.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         let client = Client::new(self.store.clone()).await;
-        client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))
+        let client = client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
+        client.info().checks.iter().filter(|check| check.severity == Severity::Warning).for_each(warn);
+        Ok(client)
     }
 }
 

@@ -17,7 +17,12 @@ use crate::store::{Chosen, FAREWELL};
 pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failure> {
     let client = &store.connect().await?;
     match verb {
-        LatchVerb::Set { latch, count, lives_for } => set(&latch, count, lives_for, client).await,
+        LatchVerb::Set { latch, count, lives_for } => {
+            let end = set(&latch, count, lives_for, client).await;
+            // A request that was not answered is withdrawn. Otherwise it could close the latch later.
+            let _ = timeout(FAREWELL, client.close()).await;
+            end
+        }
         LatchVerb::Down { latch, count } => {
             let left = find(client, &latch).count_down_by(count).await?;
             latch.print_count(left)

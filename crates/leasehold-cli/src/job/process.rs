@@ -5,15 +5,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, test_kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, waitid};
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
 
 use super::guardian::Guardian;
-use super::signals;
 use super::terminal::Terminal;
+use super::{signals, table};
 use crate::exit::Exit;
 
 /// How often a group is asked whether anybody is left in it. Far shorter than it takes the system to use up
@@ -41,7 +39,7 @@ impl Job {
     /// `terminal` if one is given.
     pub(crate) fn start(
         mut command: Command,
-        guardian: &Guardian,
+        guardian: &mut Guardian,
         terminal: Option<&Terminal>,
     ) -> io::Result<Self> {
         // Before there is a child, so that no change is missed.
@@ -58,6 +56,7 @@ impl Job {
         });
         let child = command.spawn()?;
         let group = Pid::from_child(&child);
+        guardian.remember(group);
         Ok(Self { child, group, changes })
     }
 
@@ -98,15 +97,16 @@ impl Job {
 
     /// Lets go of the program, then waits until nobody is left in its group; `false` when somebody was still
     /// there after `limit`.
-    pub(crate) async fn wait_for_group(&mut self, limit: Duration) -> bool {
+    pub(crate) async fn wait_for_group(&mut self, limit: Duration, guardian: Pid) -> bool {
         let until = Instant::now() + limit;
         let _ = self.child.try_wait();
-        while test_kill_process_group(self.group).is_ok() {
+        while table::is_alive(self.group) {
             if Instant::now() >= until {
                 return false;
             }
             sleep(PROBE).await;
             let _ = self.child.try_wait();
+            table::reap_orphans(&[self.group, guardian]);
         }
         true
     }

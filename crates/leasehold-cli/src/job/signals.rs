@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::task::Poll;
 
-use rustix::process::{Pid, Signal, getpgrp, kill_process_group};
+use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
 use tokio::signal::unix::{self, SignalKind};
 
 /// What is passed on to the program, and ends the wait for the lock.
@@ -58,10 +58,19 @@ pub(crate) fn send(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
+/// Our own process group; `None` when it has no number here, because it was made outside of our container.
+#[allow(unsafe_code, reason = "rustix takes it for granted that the number is not 0")]
+pub(crate) fn own_group() -> Option<Pid> {
+    // SAFETY: getpgrp has no arguments, touches no memory and cannot fail.
+    Pid::from_raw(unsafe { libc::getpgrp() })
+}
+
 /// Does to our own group what `signal` does by default: stops or ends it. Returns when somebody has
 /// continued us, or at once when the kernel does not let us stop because nobody could.
 pub(crate) fn suffer(signal: Signal) {
-    with_disposition(signal, libc::SIG_DFL, || send(getpgrp(), signal));
+    with_disposition(signal, libc::SIG_DFL, || {
+        let _ = kill_current_process_group(signal);
+    });
 }
 
 /// Runs `f` while the signal is ignored.

@@ -6,29 +6,29 @@
 use std::io;
 use std::time::Duration;
 
-use leasehold::{BootClock, Clock, Guard, Loss, Moment, PATIENCE};
-use rustix::process::{Signal, getpgrp, getpid};
+use leasehold::{BootClock, Clock, Guard, Loss, Moment};
+use rustix::process::{Signal, getpid};
 use tokio::time::{sleep, timeout};
 
 use super::guardian::Guardian;
+use super::locks::holds_write_lock;
+use super::margin::Margin;
 use super::process::{Change, Job};
 use super::signals::{self, Incoming};
+use super::table;
 use super::terminal::Terminal;
 use crate::exit::Exit;
-use crate::output::Remark;
+use crate::output::{Remark, flushed};
 use crate::settings::OnAsk;
 
-// A guard is lost when 0.9 of its lease is over, and the store may grant to the next when all of it is. What
-// happens in between, as shares of the lease after the loss: SIGTERM at once, then
-/// the runner's SIGKILL at the latest, then
-const RUNNER_KILLS: f64 = 0.07;
-/// the guardian's, in case that the runner is stopped or hangs.
-const GUARDIAN_KILLS: f64 = 0.08;
 /// How often the guardian hears of renewals: often enough for one that came at the last moment.
 const REPORTS: u32 = 20;
 
 /// How long killed processes may take to go away before we stop waiting for them.
 const DYING: Duration = Duration::from_secs(2);
+
+/// How long a write to a file may take before we stop in the middle of it.
+const WRITING: Duration = Duration::from_millis(500);
 
 /// How it ended.
 pub(crate) enum End {
@@ -48,75 +48,101 @@ pub(crate) enum End {
 pub(crate) struct Supervisor<'a> {
     pub(crate) job: Job,
     pub(crate) guard: &'a Guard,
-    pub(crate) guardian: Guardian,
+    pub(crate) guardian: &'a mut Guardian,
     pub(crate) incoming: &'a mut Incoming,
     pub(crate) terminal: Option<Terminal>,
     /// The job is in the foreground of the terminal.
     pub(crate) given: bool,
-    pub(crate) lease: Duration,
+    pub(crate) margin: Margin,
     pub(crate) grace: Duration,
     pub(crate) on_ask: OnAsk,
 }
 
 impl Supervisor<'_> {
     /// Watches until the program has ended or the lock is lost.
+    ///
+    /// # Errors
+    /// If the program cannot be watched or guarded any longer. Its group is dead then.
     pub(crate) async fn watch(mut self) -> io::Result<End> {
-        let since = BootClock.now();
-        let lease = Lease { full: self.guard.valid_for() > PATIENCE, since, length: self.lease };
-        let mut kill_at = since;
-        let (mut asked, mut gives_way_by, mut killed) = (false, None::<Moment>, false);
-        let ended = loop {
-            if self.guard.is_valid() {
-                kill_at = self.report(&lease);
-            }
-            let grace_left = gives_way_by.map_or(Duration::MAX, |by| by.since(BootClock.now()));
-            tokio::select! {
-                biased;
-                change = self.job.change() => match change? {
-                    Change::Ended(exit) => break Some(exit),
-                    Change::Stopped(signal) => self.stopped(signal).await?,
-                },
-                _ = self.guard.lost() => break None,
-                signal = self.incoming.next() => self.pass_on(signal).await?,
-                () = self.guard.asked_to_release(), if !asked => {
-                    asked = true;
-                    gives_way_by = self.asked();
-                }
-                () = sleep(grace_left), if gives_way_by.is_some() && !killed => {
-                    self.job.signal(Signal::KILL);
-                    killed = true;
-                }
-                () = sleep(lease.now() / REPORTS) => {}
+        let (ended, gives_way_by) = match self.wait_for_an_end().await {
+            Ok(found) => found,
+            Err(error) => {
+                // A program that nothing watches could outlive the lock.
+                let rest = self.grace_left();
+                self.end_group(rest).await;
+                return Err(error);
             }
         };
         match (ended, gives_way_by) {
             // We ended it before its time: what it has started may still be at work.
             (Some(exit), Some(by)) if self.guard.is_valid() => {
-                let (guard, now) = (self.guard, BootClock.now());
-                self.end_group(by.since(now).min(kill_at.since(now))).await;
+                let (guard, rest) = (self.guard, by.since(BootClock.now()).min(self.time_left()));
+                self.end_group(rest).await;
                 Ok(if guard.is_valid() { End::GaveWay(exit) } else { End::Lost(guard.lost().await) })
             }
             (Some(exit), None) if self.guard.is_valid() => Ok(self.ended(exit)),
             _ => {
                 let loss = self.guard.lost().await;
-                let rest = lease.now().mul_f64(RUNNER_KILLS).min(kill_at.since(BootClock.now()));
-                let rest = rest.min(self.grace);
+                let rest = self.grace_left();
                 self.end_group(rest).await;
                 Ok(End::Lost(loss))
             }
         }
     }
 
-    /// Tells the guardian until when the lock is known to be ours.
-    fn report(&self, lease: &Lease) -> Moment {
-        let lost_at = BootClock.now() + self.guard.valid_for();
-        self.guardian.kill_at(lost_at + lease.now().mul_f64(GUARDIAN_KILLS));
-        lost_at + lease.now().mul_f64(RUNNER_KILLS)
+    /// Returns how the program ended, or `None` if the lock was lost first; and by when the program must give way, if
+    /// another client has asked for the lock.
+    async fn wait_for_an_end(&mut self) -> io::Result<(Option<Exit>, Option<Moment>)> {
+        let mut children = signals::listen(Signal::CHILD)?;
+        let (mut asked, mut gives_way_by, mut killed) = (false, None::<Moment>, false);
+        loop {
+            if self.guard.is_valid() {
+                self.report()?;
+            }
+            let grace_left = gives_way_by.map_or(Duration::MAX, |by| by.since(BootClock.now()));
+            tokio::select! {
+                biased;
+                change = self.job.change() => match change? {
+                    Change::Ended(exit) => return Ok((Some(exit), gives_way_by)),
+                    Change::Stopped(signal) => self.stopped(signal).await?,
+                },
+                _ = self.guard.lost() => return Ok((None, gives_way_by)),
+                signal = self.incoming.next() => self.pass_on(signal).await?,
+                () = self.guard.asked_to_release(), if !asked => {
+                    asked = true;
+                    gives_way_by = self.asked().await;
+                }
+                () = sleep(grace_left), if gives_way_by.is_some() && !killed => {
+                    self.job.signal(Signal::KILL);
+                    killed = true;
+                }
+                _ = children.recv() => table::reap_orphans(&[self.job.group(), self.guardian.pid()]),
+                () = sleep(self.margin.lease() / REPORTS) => {}
+            }
+        }
+    }
+
+    /// Tells the guardian until when the lock is known to be ours, and makes sure that there is one.
+    fn report(&mut self) -> io::Result<()> {
+        self.guardian.tend()?;
+        self.margin.update(BootClock.now(), self.guard.valid_for());
+        self.guardian.kill_at(self.margin.guardian_kills_at())
+    }
+
+    /// Until the group must be dead.
+    fn time_left(&self) -> Duration {
+        self.margin.runner_kills_at().since(BootClock.now())
+    }
+
+    /// The same, for a group that was given no time yet.
+    fn grace_left(&self) -> Duration {
+        self.time_left().min(self.margin.grace()).min(self.grace)
     }
 
     /// Others want the lock. If they are to have it the program is asked to end: says by when it must have.
-    fn asked(&self) -> Option<Moment> {
+    async fn asked(&self) -> Option<Moment> {
         Remark::Asked { key: self.guard.key().as_str() }.tell();
+        flushed().await;
         (self.on_ask == OnAsk::GiveWay).then(|| {
             self.job.signal(Signal::TERM);
             // A stopped process sees the TERM only when it goes on.
@@ -128,12 +154,15 @@ impl Supervisor<'_> {
     fn ended(mut self, exit: Exit) -> End {
         // The shell that runs us in a script shares our group, not the program's: it must hear of a Ctrl-C too.
         let unseen = match exit {
-            Exit::Signal(raw) if self.given && getpgrp() != getpid() => Signal::from_named_raw(raw),
+            Exit::Signal(raw) if self.given && signals::own_group() != Some(getpid()) => {
+                Signal::from_named_raw(raw)
+            }
             _ => None,
         };
         let unseen = unseen.filter(|signal| [Signal::INT, Signal::QUIT].contains(signal));
         self.take_back();
-        self.guardian.dismiss();
+        // Before the group's number can be another's.
+        self.guardian.forget();
         self.job.reap();
         End::Program { exit, unseen }
     }
@@ -145,15 +174,16 @@ impl Supervisor<'_> {
         if !rest.is_zero() {
             self.job.signal(Signal::CONT);
         }
-        if !self.job.wait_for_group(rest).await {
+        let guardian = self.guardian.pid();
+        if !self.job.wait_for_group(rest, guardian).await {
             self.job.signal(Signal::KILL);
-            self.job.wait_for_group(DYING).await;
+            self.job.wait_for_group(DYING, guardian).await;
         }
         self.take_back();
         if let Some(terminal) = &self.terminal {
             terminal.restore_modes();
         }
-        self.guardian.dismiss();
+        self.guardian.forget();
     }
 
     async fn pass_on(&mut self, signal: Signal) -> io::Result<()> {
@@ -181,6 +211,11 @@ impl Supervisor<'_> {
     async fn pause(&mut self, by: Signal) -> io::Result<()> {
         let had_terminal = self.given;
         self.take_back();
+        // The store's own thread may be writing to a file, and would keep it locked for all others.
+        let patience = BootClock.now() + WRITING;
+        while BootClock.now() < patience && holds_write_lock(getpid()) == Some(true) {
+            sleep(Duration::from_millis(1)).await;
+        }
         let mut continued = signals::listen(Signal::CONT)?;
         signals::suffer(if by == Signal::STOP { Signal::TSTP } else { by });
         // The kernel lets nobody stop whom nobody would continue: then this goes on at once.
@@ -212,19 +247,5 @@ impl Supervisor<'_> {
             terminal.take_back();
             self.given = false;
         }
-    }
-}
-
-/// How long a lease the store has given us. After a wait it starts as a waiter's, which may be shorter.
-struct Lease {
-    full: bool,
-    since: Moment,
-    length: Duration,
-}
-
-impl Lease {
-    fn now(&self) -> Duration {
-        let full = self.full || BootClock.now().since(self.since) > PATIENCE;
-        if full { self.length } else { self.length.min(PATIENCE) }
     }
 }

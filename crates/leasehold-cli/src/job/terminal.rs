@@ -9,7 +9,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
 
-use rustix::process::{Pid, Signal, getpgrp};
+use rustix::process::{Pid, Signal};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use super::signals;
@@ -31,7 +31,7 @@ impl Terminal {
 
     /// Whether our group is the one in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
-        self.foreground() == Some(getpgrp())
+        self.foreground().is_some() && self.foreground() == signals::own_group()
     }
 
     /// Whether the job should have it from the start.
@@ -55,8 +55,8 @@ impl Terminal {
 
     /// Takes it back from the job.
     pub(crate) fn take_back(&self) {
-        if !self.is_ours() {
-            self.give(getpgrp());
+        if let Some(group) = signals::own_group().filter(|_| !self.is_ours()) {
+            self.give(group);
         }
     }
 

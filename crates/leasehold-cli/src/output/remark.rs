@@ -1,12 +1,12 @@
 //! What happens, told on stderr: as text for people, or as one JSON object per line for a supervisor.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use leasehold::Check;
 use serde::Serialize;
 
-use super::Plain;
+use super::{Plain, stderr};
 use crate::exit::Failure;
 
 /// How remarks are told.
@@ -35,12 +35,36 @@ impl Remarks {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Remark<'a> {
-    Acquired { key: &'a str, token: u64 },
-    Released { key: &'a str },
-    Asked { key: &'a str },
-    Lost { key: &'a str, cause: String },
-    Failed { exit: u8, message: String },
-    Note { message: String },
+    Acquired {
+        key: &'a str,
+        token: u64,
+    },
+    Released {
+        key: &'a str,
+    },
+    Asked {
+        key: &'a str,
+    },
+    Lost {
+        key: &'a str,
+        cause: String,
+        #[serde(skip)]
+        program: Program,
+    },
+    /// A setting of the store that weakens a promise.
+    Warning {
+        setting: &'a str,
+        found: &'a str,
+        effect: &'a str,
+        remedy: &'a str,
+    },
+    Failed {
+        exit: u8,
+        message: String,
+    },
+    Note {
+        message: String,
+    },
 }
 
 impl fmt::Display for Remark<'_> {
@@ -49,8 +73,16 @@ impl fmt::Display for Remark<'_> {
             Self::Acquired { key, token } => write!(f, "acquired \"{}\", token {token}", Plain(key)),
             Self::Released { key } => write!(f, "released \"{}\"", Plain(key)),
             Self::Asked { key } => write!(f, "somebody asks for \"{}\"", Plain(key)),
-            Self::Lost { key, cause } => {
+            Self::Lost { key, cause, program: Program::Ended } => {
                 write!(f, "lost \"{}\": {cause}; the program was ended", Plain(key))
+            }
+            Self::Lost { key, cause, program: Program::NotStarted } => {
+                write!(f, "lost \"{}\": {cause}; the program was not started", Plain(key))
+            }
+            Self::Warning { setting, found, effect, remedy } => {
+                write!(f, "warning: {} is {}", Plain(setting), Plain(found))?;
+                let rest = [(": ", effect), ("; ", remedy)].into_iter().filter(|(_, text)| !text.is_empty());
+                rest.into_iter().try_for_each(|(before, text)| write!(f, "{before}{}", Plain(text)))
             }
             Self::Failed { message, .. } | Self::Note { message } => f.write_str(message),
         }
@@ -60,11 +92,10 @@ impl fmt::Display for Remark<'_> {
 impl Remark<'_> {
     /// Tells it.
     pub(crate) fn tell(&self) {
-        // When stderr is gone there is nobody to tell.
-        let _ = match Remarks::chosen() {
-            Remarks::Text => writeln!(io::stderr(), "leasehold: {self}"),
-            Remarks::Json => writeln!(io::stderr(), "{}", serde_json::to_string(self).unwrap_or_default()),
-        };
+        stderr::write(match Remarks::chosen() {
+            Remarks::Text => format!("leasehold: {self}\n"),
+            Remarks::Json => serde_json::to_string(self).unwrap_or_default() + "\n",
+        });
     }
 
     /// Tells it if people asked to hear of what goes as it should; machines hear of everything.
@@ -73,6 +104,19 @@ impl Remark<'_> {
             self.tell();
         }
     }
+}
+
+/// What became of the program when the lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    NotStarted,
+    Ended,
+}
+
+/// Warns of a setting of the store.
+pub(crate) fn warn(check: &Check) {
+    let Check { name, found, effect, remedy, .. } = check;
+    Remark::Warning { setting: name, found, effect, remedy }.tell();
 }
 
 /// A remark for people. Silence on stderr is success.

@@ -1,6 +1,9 @@
 //! `run --at-least`: not started again too soon, and not for ever.
 
-use super::util::{Place, code, eventually, text};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::traced::Traced;
+use super::util::{Place, code, eventually, guardian_of, is_alive, text};
 
 #[test]
 fn a_job_is_not_started_again_for_at_least_that_long() {
@@ -61,4 +64,20 @@ fn a_job_is_ended_after_max_hold() {
     let program = holder.program;
     assert!(!place.next_finds_running("k", program), "dead before the next one starts");
     assert_eq!(code(&holder.finish()), 79);
+}
+
+#[test]
+fn a_job_that_was_started_is_not_due_again_after_a_failure_of_the_runner() {
+    let place = Place::new();
+    // The runner forks for its guardian and for the program. It cannot fork for another guardian.
+    let no_fork = "-e trace=clone,fork,vfork -e inject=clone,fork,vfork:error=EAGAIN:when=3+";
+    let words =
+        ["run", "--at-least", "1h", "k", "--", "sh", "-c", "echo $$ >p.new; mv p.new program; sleep 60"];
+    let runner = Traced::start(&place, no_fork, &words);
+    let program = place.number_in("program");
+    let guardian = guardian_of(u32::try_from(runner.runner).unwrap()).expect("a guardian");
+    kill_process(Pid::from_raw(guardian).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(runner.finish(), Some(126));
+    assert!(!is_alive(program), "the program must not run unguarded");
+    place.expect("run --at-least 1h k -- true", 75);
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::util::{Place, code, eventually, finish, is_alive, text, wait_until_dead};
+use super::util::{Place, code, eventually, finish, guardian_of, is_alive, text, wait_until_dead};
 
 /// Cannot be ended by TERM, and has a grandchild that cannot be ended by it either.
 const STUBBORN: &str = "trap '' TERM INT HUP
@@ -125,12 +125,4 @@ fn the_next_one_gets_in_after_the_lease_of_a_killed_runner() {
     holder.signal(Signal::KILL);
     let mut next = place.leasehold("run --wait 10s k -- true").spawn().unwrap();
     assert_eq!(code(&finish(&mut next).expect("must end")), 0);
-}
-
-fn guardian_of(runner: u32) -> Option<i32> {
-    let children = std::fs::read_to_string(format!("/proc/{runner}/task/{runner}/children")).ok()?;
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &i32| {
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|byte| *byte == 0).any(|word| word == b"__guardian")
-    })
 }

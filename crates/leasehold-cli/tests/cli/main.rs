@@ -6,9 +6,11 @@
 )]
 
 mod ask;
+mod container;
 mod contention;
 mod database;
 mod elect;
+mod guardian;
 mod job;
 mod latch;
 mod look;
@@ -20,4 +22,6 @@ mod servers;
 mod signals;
 mod status;
 mod terminal;
+mod threads;
+mod traced;
 mod util;

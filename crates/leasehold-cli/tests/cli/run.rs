@@ -170,3 +170,35 @@ fn the_label_is_what_others_see() {
     let _holder = place.hold("run --label nightly k");
     eventually("the label", || (place.show("k")["holders"][0]["label"] == "nightly").then_some(()));
 }
+
+#[test]
+fn a_setting_that_weakens_a_promise_is_a_warning_before_the_program_runs() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    std::fs::write(place.path("locks.db"), "").unwrap();
+    std::fs::set_permissions(place.path("locks.db"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    let output = place.run_script("run k", "echo program >&2").output().unwrap();
+    let said: Vec<&str> = text(&output.stderr).lines().collect();
+    assert_eq!((code(&output), said.len()), (0, 2), "{output:?}");
+    assert!(said[0].starts_with("leasehold: warning: mode is 0666: "), "{output:?}");
+    assert_eq!(said[1], "program");
+
+    let output = place.run_script("run --json k", "true").output().unwrap();
+    let first = text(&output.stderr).lines().next().unwrap();
+    let first: serde_json::Value = serde_json::from_str(first).unwrap();
+    assert_eq!((&first["event"], &first["setting"]), (&"warning".into(), &"mode".into()), "{output:?}");
+}
+
+#[test]
+fn a_reader_of_stderr_that_stands_still_does_not_stop_the_renewals() {
+    let place = Place::new();
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    while std::io::Write::write(&mut full, &[b'x'; 4096]).is_ok() {}
+    while std::io::Write::write(&mut full, b"x").is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let mut run = place.run_script("run --json --lease 1s k", "sleep 2; echo >ran");
+    let mut runner = run.stderr(full).spawn().unwrap();
+    place.wait_for_file("ran");
+    assert_eq!(code(&finish(&mut runner).expect("must end")), 0);
+}

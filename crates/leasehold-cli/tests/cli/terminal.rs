@@ -168,7 +168,8 @@ fn a_program_in_the_background_waits_for_fg_to_read() {
 fn a_lease_that_ends_while_stopped_ends_the_program() {
     let place = Place::new();
     let mut pty = place.shell();
-    pty.type_in("$L run --lease 2s k -- sh -c 'echo $$ >p.new; mv p.new program; read x; echo got-$x'\n");
+    // Long enough that a busy machine does not lose the lock before Ctrl-Z.
+    pty.type_in("$L run --lease 5s k -- sh -c 'echo $$ >p.new; mv p.new program; read x; echo got-$x'\n");
     let program = place.number_in("program");
     pty.type_in(CTRL_Z);
     pty.wait_for("Stopped");

@@ -31,6 +31,13 @@ impl Place {
         Self { url: Some(url.to_owned()), ..Self::new() }
     }
 
+    /// In a SQLite file whose commits all wait for the disk.
+    pub(crate) fn with_synced_file() -> Self {
+        let mut place = Self::new();
+        place.url = Some(format!("{}?sync=full", place.url()));
+        place
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -180,6 +187,21 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     // The state comes after the name, which is in brackets and may contain anything.
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether any thread of the process runs, even if its main thread has ended.
+pub(crate) fn has_living_thread(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).any(is_alive)
+}
+
+/// The guardian of this runner.
+pub(crate) fn guardian_of(runner: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{runner}/task/{runner}/children")).ok()?;
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"__guardian")
+    })
 }
 
 pub(crate) fn wait_until_dead(pid: i32) {
