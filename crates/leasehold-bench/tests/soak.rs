@@ -1,9 +1,10 @@
 //! The big proofs: after very many cycles, cancellations and deaths nothing is left behind, and a counter
 //! that only the lock protects is exact.
 //!
-//! Small by default, in full with `LEASEHOLD_SOAK=1` (use `--release`, and some minutes). One trial at a
-//! time, on the main thread, because they count the threads and descriptors of this process. Those with servers are
-//! only run in full, or when they are asked for (`-- --ignored`).
+//! Small by default. `LEASEHOLD_FULL=1` asks for what the full tier has time for, and `LEASEHOLD_SOAK=1` for the
+//! whole soak (use `--release`; it takes minutes). One trial runs at a time, on the main thread, because
+//! trials count the threads and descriptors of this process. The small scale ignores the trials with servers,
+//! unless they are asked for (`-- --ignored`).
 
 #[path = "soak/census.rs"]
 mod census;
@@ -24,6 +25,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use leasehold_bench::subject::Outcome;
+use leasehold_conformance::Scale;
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Kind;
 
@@ -32,7 +34,7 @@ type Found = Outcome<String>;
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
-struct Scale {
+struct Amounts {
     cycles: usize,
     cancelled: usize,
     killed: usize,
@@ -40,41 +42,38 @@ struct Scale {
     increments: usize,
 }
 
-impl Scale {
-    fn is_full() -> bool {
-        std::env::var_os("LEASEHOLD_SOAK").is_some_and(|value| value != "0")
+impl Amounts {
+    fn local(scale: Scale) -> Self {
+        let small = Self { cycles: 2_000, cancelled: 500, killed: 16, processes: 8, increments: 5 };
+        let full = Self { cycles: 20_000, cancelled: 2_000, killed: 50, processes: 16, increments: 15 };
+        let soak = Self { cycles: 100_000, cancelled: 10_000, killed: 1_000, processes: 64, increments: 50 };
+        scale.pick(small, full, soak)
     }
 
-    fn chosen() -> Self {
-        if Self::is_full() {
-            Self { cycles: 100_000, cancelled: 10_000, killed: 1_000, processes: 64, increments: 50 }
-        } else {
-            Self { cycles: 2_000, cancelled: 500, killed: 16, processes: 8, increments: 5 }
-        }
+    /// For a store on a server, where a call is a round trip.
+    fn served(scale: Scale) -> Self {
+        let small = Self { cycles: 200, cancelled: 50, killed: 4, ..Self::local(scale) };
+        let full = Self { cycles: 3_000, cancelled: 300, killed: 50, ..small };
+        let soak = Self { cycles: 10_000, cancelled: 1_000, killed: 200, ..small };
+        scale.pick(small, full, soak)
     }
 }
 
-fn trial(name: &str, scale: Scale, check: impl FnOnce(Scale) -> Found + Send + 'static) -> Trial {
+fn trial(name: &str, amounts: Amounts, check: impl FnOnce(Amounts) -> Found + Send + 'static) -> Trial {
     let full_name = name.to_owned();
     Trial::test(name, move || {
         let began = Instant::now();
-        let found = check(scale).map_err(|error| Failed::from(error.to_string()))?;
+        let found = check(amounts).map_err(|error| Failed::from(error.to_string()))?;
         Ok(writeln!(std::io::stdout(), "{full_name}: {found}, {:.1?}", began.elapsed())?)
     })
 }
 
 /// The trials of a store that needs a server.
 fn served(name: &str, kind: Kind, scale: Scale) -> [Trial; 3] {
-    // A round trip costs more than a call into a library: a tenth of everything.
-    let scale = Scale {
-        cycles: scale.cycles / 10,
-        cancelled: scale.cancelled / 10,
-        killed: scale.killed.div_ceil(5),
-        ..scale
-    };
-    let trial = |law: &str, check: fn(Kind, Scale) -> Found| {
-        let trial = trial(&format!("{name}::{law}"), scale, move |scale| check(kind, scale));
-        trial.with_ignored_flag(!Scale::is_full())
+    let trial = |law: &str, check: fn(Kind, Amounts) -> Found| {
+        let name = format!("{name}::{law}");
+        let trial = trial(&name, Amounts::served(scale), move |amounts| check(kind, amounts));
+        trial.with_ignored_flag(scale < Scale::Full)
     };
     [
         trial("cycles_leave_nothing_behind", |kind, s| inside::cycles(kind, s.cycles)),
@@ -89,22 +88,23 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let scale = Scale::chosen();
+    let amounts = Amounts::local(scale);
     let mut trials = vec![
-        trial("memory::cycles_leave_nothing_behind", scale, |s| inside::cycles(Kind::Memory, s.cycles)),
-        trial("sqlite::cycles_leave_nothing_behind", scale, |s| inside::cycles(Kind::Sqlite, s.cycles)),
-        trial("memory::cancelled_acquires_leave_nothing_behind", scale, |s| {
+        trial("memory::cycles_leave_nothing_behind", amounts, |s| inside::cycles(Kind::Memory, s.cycles)),
+        trial("sqlite::cycles_leave_nothing_behind", amounts, |s| inside::cycles(Kind::Sqlite, s.cycles)),
+        trial("memory::cancelled_acquires_leave_nothing_behind", amounts, |s| {
             inside::cancelled(Kind::Memory, s.cancelled)
         }),
-        trial("sqlite::cancelled_acquires_leave_nothing_behind", scale, |s| {
+        trial("sqlite::cancelled_acquires_leave_nothing_behind", amounts, |s| {
             inside::cancelled(Kind::Sqlite, s.cancelled)
         }),
-        trial("sqlite::killed_clients_leave_nothing_behind", scale, |s| {
+        trial("sqlite::killed_clients_leave_nothing_behind", amounts, |s| {
             killed::clients(Kind::Sqlite, s.killed)
         }),
-        trial("sqlite::an_unprotected_counter_is_exact", scale, |s| {
+        trial("sqlite::an_unprotected_counter_is_exact", amounts, |s| {
             counter::exact(s.processes, s.increments)
         }),
-        trial("sqlite::a_counter_equals_its_successes_when_runners_are_killed", scale, |s| {
+        trial("sqlite::a_counter_equals_its_successes_when_runners_are_killed", amounts, |s| {
             counter::with_kills(s.processes, s.increments)
         }),
     ];

@@ -53,7 +53,10 @@ fn secrets_of_one(url: &str) -> impl Iterator<Item = &str> {
     let in_parameters = parameters.split(['&', '#']).filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
         let name = name.to_ascii_lowercase();
-        SECRET_PARAMETERS.iter().any(|secret| name.contains(secret)).then_some(value)
+        // The path of a file with a secret is none, and whoever mistyped it has to see it.
+        let is_path = name.ends_with("_file");
+        let is_secret = !is_path && SECRET_PARAMETERS.iter().any(|secret| name.contains(secret));
+        is_secret.then_some(value)
     });
     password.into_iter().chain(in_parameters).filter(|secret| !secret.is_empty())
 }
@@ -80,11 +83,20 @@ mod tests {
             ("redis://u:p@h?Password=q#f", "redis://u:***@h?Password=***#f"),
             ("sqlite:///tmp/a@b.db?sync=full", "sqlite:///tmp/a@b.db?sync=full"),
             ("quorum:redis://u:p@a,redis://:q@b", "quorum:redis://u:***@a,redis://:***@b"),
+            // A path to a secret is none.
+            ("consul://h?token_file=/run/secrets/token", "consul://h?token_file=/run/secrets/token"),
             ("no url at all", "no url at all"),
             ("", ""),
         ] {
             assert_eq!(redact(url), shown, "{url}");
         }
+    }
+
+    #[test]
+    fn message_about_a_missing_file_names_its_path() {
+        let url = "consul://h?token_file=/run/secrets/token";
+        let message = "cannot read /run/secrets/token: check the URL and the file's rights";
+        assert_eq!(scrub(message, url), message);
     }
 
     #[test]
