@@ -91,3 +91,21 @@ async fn a_late_copy_does_not_revive_an_evicted_guard() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(client.inspect("k").await.unwrap(), None, "the copy's claim stays");
 }
+
+#[tokio::test(start_paused = true)]
+async fn repeated_release_that_meets_a_late_copy_is_indeterminate() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let late = Duration::from_millis(300);
+    faults.once(Verb::Claim, Fault { again_after: Some(late), ..Fault::default() });
+    let guard = client.mutex("k").acquire().await.unwrap();
+    // The release takes effect. Its reply is lost, and only after another client holds and the copy has arrived.
+    faults.once(Verb::Release, Fault { after: late * 2, reply: Reply::Lost, ..Fault::default() });
+    let other = world.client().await;
+    let next = other.mutex("k");
+    let (released, _held) = tokio::join!(guard.release(), next.acquire());
+    // The second attempt finds the copy in the queue, which says nothing about the first.
+    assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
+    let seen = client.inspect("k").await.unwrap().unwrap();
+    assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0), "the copy stays in the queue");
+}
