@@ -249,8 +249,9 @@ impl Leaving {
             self.done();
         }
         match again {
-            // The first may have happened: then nobody can say what it found.
-            Ok(Released::Gone) | Err(_) if error.kind() == ErrorKind::Indeterminate => Err(error),
+            // The first attempt may have taken effect. Then the second finds nothing, or a late copy of the claim in the
+            // queue, and neither says what the first one found.
+            Ok(Released::Gone | Released::Waiting) | Err(_) if error.kind() == ErrorKind::Indeterminate => Err(error),
             again => again,
         }
     }
