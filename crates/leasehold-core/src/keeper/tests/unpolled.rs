@@ -1,7 +1,7 @@
 //! Futures that nobody polls, and copies of claims that outlive their attempt.
 
 use super::*;
-use crate::layers::{Fault, Faults, Reply, Verb};
+use crate::layers::{Fault, Faults, Reply, Request, Verb};
 
 /// A client whose store can be disturbed.
 async fn client(world: &World) -> (Client, Faults<Memory>) {
@@ -108,4 +108,42 @@ async fn repeated_release_that_meets_a_late_copy_is_indeterminate() {
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
     let seen = client.inspect("k").await.unwrap().unwrap();
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0), "the copy stays in the queue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn future_that_was_not_polled_sends_no_copy_after_its_client_was_closed() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    // The future waits for its second copy when it is left alone.
+    faults.once(Verb::Claim, Fault { request: Request::Lost, reply: Reply::Lost, ..Fault::default() });
+    let lock = client.mutex("k");
+    let mut left_alone = Box::pin(lock.acquire());
+    while faults.injected().requests_lost == 0 {
+        assert!(poll(&mut left_alone).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert!(poll(&mut left_alone).is_pending());
+    client.close().await;
+    tokio::time::sleep(PATIENCE_AND_MORE).await;
+    assert_eq!(left_alone.await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let other = world.client().await;
+    assert_eq!(other.inspect("k").await.unwrap(), None, "a claim was sent after the client was closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_for_a_task_that_asked_the_store_meanwhile_is_an_ordinary_release() {
+    let world = World::new();
+    let (client, faults) = client(&world).await;
+    let lock = client.mutex("k").with(Options::new().lease(LEASE).barging());
+    let guard = lock.acquire().await.unwrap();
+    // The next task waits for the lock inside the client. The request that passes it on takes so long that the task asks
+    // the store itself.
+    faults.once(Verb::Amend, Fault { before: LEASE * 2 / 3, ..Fault::default() });
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        guard.release().await
+    };
+    let (next, released) = tokio::join!(lock.acquire(), release);
+    assert_eq!(released.unwrap(), Released::Held);
+    assert!(next.unwrap().is_valid());
 }
