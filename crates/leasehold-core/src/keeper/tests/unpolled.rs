@@ -123,7 +123,7 @@ async fn future_that_was_not_polled_sends_no_copy_after_its_client_was_closed() 
         tokio::task::yield_now().await;
     }
     assert!(poll(&mut left_alone).is_pending());
-    client.close().await;
+    client.close().await.unwrap();
     tokio::time::sleep(PATIENCE_AND_MORE).await;
     assert_eq!(left_alone.await.unwrap_err().kind(), ErrorKind::Unavailable);
     let other = world.client().await;
