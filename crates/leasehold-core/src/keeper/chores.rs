@@ -78,13 +78,17 @@ impl Chore {
         released.map_err(|error| error.on(&self.claim.key))
     }
 
-    /// Makes it the heir's. `false` when that was not to be: it may be gone, or its heir.
+    /// Makes it the heir's. `false` if that was not possible: the claim or its heir may be gone, or the heir has asked the
+    /// store itself because this request took too long.
     async fn pass_on(&self, heir: &Heir, refuse_for: Option<Duration>, keeper: &Keeper) -> Result<bool> {
         let (id, to) = (heir.claim.id, Box::new(heir.claim.clone()));
         let change = Change::Owner { to, refuse_for: refuse_for.unwrap_or_default() };
         let sent = keeper.clock.now();
         let answer = keeper.call(keeper.store.amend(&self.claim, &change)).await;
-        let answer = answer.map_err(|error| error.on(&self.claim.key))?;
+        let answer = match answer {
+            Err(error) if error.kind() == ErrorKind::Conflict => return Ok(false),
+            answer => answer.map_err(|error| error.on(&self.claim.key))?,
+        };
         let is_passed = matches!(answer, Answer::Granted(_));
         if is_passed {
             let mut tables = keeper.lock();
@@ -251,7 +255,9 @@ impl Leaving {
         match again {
             // The first attempt may have taken effect. Then the second finds nothing, or a late copy of the claim in the
             // queue, and neither says what the first one found.
-            Ok(Released::Gone | Released::Waiting) | Err(_) if error.kind() == ErrorKind::Indeterminate => Err(error),
+            Ok(Released::Gone | Released::Waiting) | Err(_) if error.kind() == ErrorKind::Indeterminate => {
+                Err(error)
+            }
             again => again,
         }
     }

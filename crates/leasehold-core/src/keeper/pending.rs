@@ -99,6 +99,13 @@ impl Pending {
         let mut tries = Tries::new(limit.map_or(patience, |limit| limit.min(patience)));
         let mut unanswered = 0;
         loop {
+            // The keeper withdraws the claim if nobody polls this future for long, or when the client is closed. The
+            // mark of that withdrawal does not last, so no further copy may be sent after it.
+            match self.hold.stage() {
+                Stage::Over(Loss::Closed) => return Err(closed().on(&self.claim.key)),
+                Stage::Over(_) => return Ok(Some(Stand::Gone)),
+                Stage::Pending | Stage::Held => {}
+            }
             let sent = keeper.clock.now();
             let left = limit.map_or(Duration::MAX, |limit| limit.since(sent)).max(GRACE);
             let call = keeper.store.claim(&self.claim);
