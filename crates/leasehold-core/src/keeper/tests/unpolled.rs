@@ -140,7 +140,8 @@ async fn release_for_a_task_that_asked_the_store_meanwhile_is_an_ordinary_releas
     // the store itself.
     faults.once(Verb::Amend, Fault { before: LEASE * 2 / 3, ..Fault::default() });
     let release = async {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // Just before the task looks for the first time whether it gets anywhere.
+        tokio::time::sleep(LEASE / 2 - Duration::from_millis(10)).await;
         guard.release().await
     };
     let (next, released) = tokio::join!(lock.acquire(), release);
