@@ -1,34 +1,17 @@
 //! A client with its own clock and its own network, and the place where its workers find it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::layers::{Faults, Hint};
-use leasehold_core::{Client, Clock, Moment, Options, Result, TestClock};
+use leasehold_core::{Client, Options, Result, TestClock};
 
 use crate::sender::Sender;
 use crate::setup::{CALL_TIMEOUT, LEASES};
 use crate::spy::Spied;
 use crate::weather::Weather;
 use crate::world::World;
-
-/// A clock that never shows the same time twice. Simulated round trips take no time at all, but real ones do, and the
-/// runtime tells old answers from new ones by the time at which their requests were sent.
-#[derive(Debug)]
-struct RisingClock {
-    clock: Arc<TestClock>,
-    last_nanos: AtomicU64,
-}
-
-impl Clock for RisingClock {
-    fn now(&self) -> Moment {
-        let now = self.clock.now().since(Moment::from_nanos(0)).as_nanos() as u64;
-        let next = |last: u64| now.max(last + 1);
-        let last = self.last_nanos.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| Some(next(last)));
-        Moment::from_nanos(last.map_or(now, next))
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -47,13 +30,16 @@ impl Machine {
         let weather = Arc::new(Weather::new(random.fork(), world));
         let faults = Faults::new(Spied(world.clone()));
         let defaults = Options::new().lease(LEASES[random.usize(0..LEASES.len())]);
-        let rising = Arc::new(RisingClock { clock: clock.clone(), last_nanos: AtomicU64::new(0) });
-        let builder = Client::builder().clock(rising).call_timeout(CALL_TIMEOUT).defaults(defaults);
+        let builder = Client::builder().clock(clock.clone()).call_timeout(CALL_TIMEOUT).defaults(defaults);
         let sender = Sender::new(faults.clone(), world.clone());
         let client = builder.connect(sender.clone()).await?;
 
-        let sky = weather.clone();
-        faults.plan(move |call| sky.fault(call));
+        let (sky, ticking) = (weather.clone(), clock.clone());
+        faults.plan(move |call| {
+            // Every request takes some time. The runtime needs that to tell old answers from new ones.
+            ticking.jump(Duration::from_nanos(1));
+            sky.fault(call)
+        });
         // Weak: the store keeps its hints' way for ever, and is a part of the world itself.
         let (sky, notes) = (weather.clone(), Arc::downgrade(world));
         faults.plan_wakes(move |hint| {
