@@ -10,6 +10,7 @@ mod contents;
 mod crashes;
 mod failovers;
 mod memory;
+mod quorum;
 mod scene;
 mod shards;
 mod slots;

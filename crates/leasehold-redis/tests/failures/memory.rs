@@ -6,11 +6,11 @@ use leasehold_servers::redis::Redis;
 use crate::scene::*;
 
 /// Sets the limit below what is used already.
-fn fill(server: &Redis) {
+pub(crate) fn fill(server: &Redis) {
     server.cli(&["config", "set", "maxmemory", "1kb"]);
 }
 
-fn empty(server: &Redis) {
+pub(crate) fn empty(server: &Redis) {
     server.cli(&["config", "set", "maxmemory", "0"]);
 }
 
