@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::sessions::Sessions;
-use leasehold_core::{Answer, BootClock, Change, Claim, Key, Leases, Memory, Result, Snapshot, Store};
+use leasehold_core::{
+    Answer, BootClock, Change, Claim, ErrorKind, Key, Leases, Memory, Result, Snapshot, Store,
+};
 use tokio::time::Instant;
 
 use crate::scene::{GLANCE, SLACK, Scene};
@@ -131,7 +133,7 @@ impl Side {
     async fn renewed(&mut self, claims: &[Claim]) -> String {
         match self.store.renew(claims).await {
             Ok(answers) => answers.into_iter().map(|answer| self.told(Ok(answer)) + " ").collect(),
-            Err(error) => format!("{:?}", error.kind()),
+            Err(error) => plain::<()>(Err(error)),
         }
     }
 
@@ -203,6 +205,10 @@ impl Ranks {
 fn plain<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     match outcome {
         Ok(value) => format!("{value:?}"),
+        // The model never fails like this, so the whole error is what the reader needs.
+        Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate) => {
+            error.to_string()
+        }
         Err(error) => format!("{:?}", error.kind()),
     }
 }

@@ -299,3 +299,36 @@ fn trust(path: &Path, owner: u32, mode: Mode) -> Result<()> {
     };
     Err(Error::new(ErrorKind::Denied, message).at("file"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(directory: &Path) -> Home {
+        let url = format!("file://{}?timeout=200ms", directory.display());
+        let target = Target::parse(&url).expect("the URL makes sense");
+        Home::open(&target, Parents::Made, &Warnings::default()).expect("the directory is ours")
+    }
+
+    /// Another process leaves no gap between its turns, so that whoever looks from time to time finds the lock taken.
+    #[test]
+    fn lock_that_changes_hands_is_waited_for() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let (ours, busy) = (home(directory.path()), home(directory.path()));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let works = std::thread::spawn(move || {
+            for turn in 0..20 {
+                let _held = busy.lock().expect("it is free for a moment");
+                if turn == 0 {
+                    sender.send(()).expect("the test goes on");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        receiver.recv().expect("the other process has its first turn");
+        let held = ours.lock();
+        assert!(held.is_ok(), "{held:?}");
+        drop(held);
+        works.join().expect("the other process gets all of its turns");
+    }
+}
