@@ -1,7 +1,8 @@
 //! The directory: opened once, without following links, so that nobody who swaps names swaps our files.
 //!
 //! `keys/` has the records, `sessions/` a file per client that the client keeps locked, `news/` what clients are to be
-//! told. `lock` is held for every change, `fence` has the largest number of all records that were removed.
+//! told. `lock` is held for every change and counts the turns of its holders. `fence` has the largest number of all
+//! records that were removed.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Write};
@@ -152,18 +153,22 @@ impl Home {
         rustix::fs::lstat(&self.path).is_ok_and(|found| identity(&found) == self.identity)
     }
 
-    /// Takes the directory's lock. Whoever has it is at work for a moment; one that was stopped right then is not waited
-    /// for beyond the timeout.
+    /// Takes the directory's lock. Each holder works for a moment only, so this waits for as long as the lock changes
+    /// hands. A holder that was stopped in the middle is waited for until the timeout.
     pub(crate) fn lock(&self) -> Result<Held<'_>> {
-        let end = Instant::now() + self.timeout;
         let file = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut failed = 0;
+        let turn = || number(&file).map_err(|cause| refused(&self.path, "read the lock", cause));
+        let (mut failed, mut seen, mut end) = (0, turn()?, Instant::now() + self.timeout);
         loop {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < end => {
                     std::thread::sleep(back_off(failed, FIRST_PAUSE, LONGEST_PAUSE));
                     failed += 1;
+                    let now = turn()?;
+                    if now != seen {
+                        (seen, end) = (now, Instant::now() + self.timeout);
+                    }
                 }
                 Err(TryLockError::WouldBlock) => {
                     let message = format!(
@@ -176,6 +181,8 @@ impl Home {
                 Err(TryLockError::Error(cause)) => return Err(refused(&self.path, "take the lock", cause)),
             }
         }
+        // Only those who wait read it. Without it they may give up early on a disk that is full.
+        let _ = put_number(&file, turn()? + 1);
         let held = Held(file);
         let named = rustix::fs::statat(&self.root, "lock", AtFlags::SYMLINK_NOFOLLOW);
         match (named, rustix::fs::fstat(&*held.0)) {
