@@ -15,6 +15,7 @@ mod job;
 mod latch;
 mod look;
 mod loss;
+mod outages;
 mod pty;
 mod run;
 mod secrets;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Capability, Client, Feature, Loss, Options, Released, WHOLE};
+use leasehold_core::{Capability, Client, Feature, Guard, Loss, Options, Released, Result, WHOLE};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -18,6 +18,9 @@ cases!("outages":
     an_outage_shorter_than_the_lease_loses_nothing,
     a_lost_guard_stays_lost_after_the_outage,
     a_waiter_keeps_its_place_through_an_outage,
+    a_wait_that_runs_out_during_an_outage_is_an_error,
+    a_first_request_that_runs_out_of_time_is_an_error,
+    a_wait_behind_the_same_client_that_runs_out_during_an_outage_is_an_error,
     a_waiter_is_granted_although_every_notification_is_lost,
     a_claim_whose_reply_was_lost_is_granted_once,
     an_acquire_dropped_while_its_reply_is_lost_leaves_nothing,
@@ -130,6 +133,52 @@ async fn a_waiter_keeps_its_place_through_an_outage(scene: Scene) -> Verdict {
     assert!(guard.is_valid());
     scene.shows(&key, guard.token()).await?;
     Ok(())
+}
+
+/// How much longer than its limit a wait may take to end.
+const OVERTIME: Duration = Duration::from_secs(1);
+
+/// Waits for the lock until the limit, and checks that the outage is reported and that the report comes in time.
+async fn reports_the_outage(lock: impl Future<Output = Result<Option<Guard>>>, limit: Duration) -> Verdict {
+    let start = Instant::now();
+    let outcome = soon(lock).await?;
+    let took = start.elapsed();
+    let error = outcome.expect_err("an outage is not \"busy\"");
+    assert!(error.is_retryable(), "{error}");
+    assert!(took < limit + OVERTIME, "{took:?} for a wait of {limit:?}");
+    Ok(())
+}
+
+async fn a_wait_that_runs_out_during_an_outage_is_an_error(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let _holder = scene.fixture.connect().await?.mutex(key.as_str()).acquire().await?;
+    let (client, gate) = gated(&scene).await?;
+    let (lock, limit) = (client.mutex(key.as_str()), CALL * 2);
+    let outage = async {
+        scene.until_waiting(&key, 1).await?;
+        gate.all_answered().await;
+        gate.let_pass(Passing::Nothing);
+        Ok(())
+    };
+    let (reported, outage) = tokio::join!(reports_the_outage(lock.acquire_within(limit), limit), outage);
+    outage.and(reported)
+}
+
+async fn a_first_request_that_runs_out_of_time_is_an_error(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    gate.let_pass(Passing::Nothing);
+    let (lock, limit) = (client.mutex(scene.key().as_str()), CALL / 3);
+    reports_the_outage(lock.acquire_within(limit), limit).await
+}
+
+/// Tasks of one client pass the lock on among themselves, so the store never hears of the second one.
+async fn a_wait_behind_the_same_client_that_runs_out_during_an_outage_is_an_error(scene: Scene) -> Verdict {
+    let (client, gate) = gated(&scene).await?;
+    let lock = client.mutex(scene.key().as_str()).with(Options::new().lease(AMPLE));
+    let _holder = lock.acquire().await?;
+    gate.all_answered().await;
+    gate.let_pass(Passing::Nothing);
+    reports_the_outage(lock.acquire_within(CALL * 2), CALL * 2).await
 }
 
 async fn a_waiter_is_granted_although_every_notification_is_lost(scene: Scene) -> Verdict {
