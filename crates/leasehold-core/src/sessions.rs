@@ -165,8 +165,8 @@ impl Store for Sessions {
         Box::pin(async move {
             self.bury_dead_sessions().await?;
             let answer = self.memory.amend(&claim.on_session(), change).await?;
-            if matches!(change, Change::Tail(_)) {
-                // Nobody's any more: it ends by itself.
+            if matches!(change, Change::Tail(_)) && answer == Answer::Done {
+                // Nobody's any more: it ends by itself. A claim that waits has no tail, and stays on its session.
                 self.part(claim);
             }
             Ok(answer.on_session(None))
