@@ -15,6 +15,9 @@ pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 /// How long giving things back may take at the end: their lease ends them anyway.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
+/// The same if the store has just been found out of reach.
+const BRIEF_FAREWELL: Duration = Duration::from_millis(100);
+
 /// What a password looks like once it is hidden.
 const HIDDEN: &str = "***";
 
@@ -67,6 +70,14 @@ impl Chosen {
         let client = client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
         client.info().checks.iter().filter(|check| check.severity == Severity::Warning).for_each(warn);
         Ok(client)
+    }
+}
+
+/// How long to wait for a client's close after this outcome.
+pub(crate) fn farewell<T>(end: &Result<T, Failure>) -> Duration {
+    match end {
+        Err(failure) if failure.exit == Exit::Unavailable => BRIEF_FAREWELL,
+        _ => FAREWELL,
     }
 }
 

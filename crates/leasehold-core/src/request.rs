@@ -132,13 +132,14 @@ impl<G: From<Guard>> Request<G> {
         self.attempt(Wait::Not).await
     }
 
-    /// Waits for at most `limit`; `None` when that was not enough.
+    /// Waits for at most `limit`; `None` if somebody else had it for all of that time.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and `Unavailable` if the store is out of reach when the limit is over: then nobody
+    /// knows whether the lock is busy.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Option<G>> {
         self.attempt(Wait::For(limit)).await
     }
@@ -169,10 +170,7 @@ impl<G: From<Guard>> Request<G> {
                     }
                     return Ok(Some(guard.into()));
                 }
-                Some(Ended::TooLate) => {
-                    Box::pin(pending.leave()).await;
-                    return Ok(None);
-                }
+                Some(Ended::TooLate) => return Box::pin(pending.run_out()).await.map(|()| None),
                 Some(Ended::Busy) if matches!(wait, Wait::Not) => {
                     // Usually there is nothing to leave, but a copy of the claim may still be on its way.
                     Box::pin(pending.leave()).await;

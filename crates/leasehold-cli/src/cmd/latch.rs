@@ -11,7 +11,7 @@ use crate::args::{LatchArgs, LatchVerb};
 use crate::exit::{Exit, Failure, system};
 use crate::job::signals::Incoming;
 use crate::output::{Plain, print};
-use crate::store::{Chosen, FAREWELL};
+use crate::store::{Chosen, FAREWELL, farewell};
 
 /// Does what the verb says.
 pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failure> {
@@ -30,7 +30,7 @@ pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failu
         LatchVerb::Wait { latch, wait: limit } => {
             let end = wait(&latch, limit, client).await;
             // A wait that a signal has ended leaves the queue.
-            let _ = timeout(FAREWELL, client.close()).await;
+            let _ = timeout(farewell(&end), client.close()).await;
             end
         }
         LatchVerb::Show { latch } => {

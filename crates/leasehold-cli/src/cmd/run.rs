@@ -20,7 +20,7 @@ use crate::job::supervise::{End, Supervisor};
 use crate::job::terminal::Terminal;
 use crate::output::{Program, Remark, flush, flushed, say};
 use crate::settings::{Mode, OnLoss, Run};
-use crate::store::{self, Chosen, FAREWELL, STORE_VARIABLE};
+use crate::store::{self, Chosen, FAREWELL, STORE_VARIABLE, farewell};
 
 /// A runner without a program counts as stopped if it does not report for its lease, but not before this time.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(crate) async fn run(
         client = reporting(guardian, settings.lease, store.connect()) => client?,
     };
     let end = terms(settings, store, &client, guardian, &mut incoming).await;
-    let _ = reporting(guardian, settings.lease, timeout(FAREWELL, client.close())).await;
+    let _ = reporting(guardian, settings.lease, timeout(farewell(&end), client.close())).await;
     let (exit, unseen) = end?;
     if let Some(signal) = unseen {
         flush(FAREWELL);

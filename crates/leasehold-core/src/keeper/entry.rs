@@ -36,14 +36,16 @@ pub(super) struct Entry {
     pub(super) extension: Option<Extension>,
     /// When we heard that it is there, or that it holds: what was asked before that may have been answered before it.
     pub(super) heard: Option<Moment>,
+    /// When the store last answered a request of it.
+    pub(super) answered: Option<Moment>,
     /// Its full lease has started: a fixed one needs no more renewals.
     pub(super) full: bool,
 }
 
 impl Entry {
     pub(super) fn new(claim: Claim, hold: Arc<Hold>, renewal: Renewal, now: Moment) -> Self {
-        let (phase, extension, heard) = (Phase::Asked(now), None, None);
-        Self { claim, hold, renewal, phase, seat: 0, extension, heard, full: false }
+        let (phase, extension, heard, answered) = (Phase::Asked(now), None, None, None);
+        Self { claim, hold, renewal, phase, seat: 0, extension, heard, answered, full: false }
     }
 
     pub(super) fn is_asked(&self) -> bool {

@@ -37,6 +37,12 @@ impl Tables {
         is_blocked.then_some(runner)
     }
 
+    /// Whether the claim was ever sent, and when the store last answered about it.
+    pub(super) fn contact(&self, id: &ClaimId) -> (bool, Option<Moment>) {
+        let entry = self.entries.get(id);
+        (entry.is_none_or(|entry| entry.phase != Phase::Parked), entry.and_then(|entry| entry.answered))
+    }
+
     /// The answer to the request that made it the heir of another claim.
     pub(super) fn inherited(&mut self, id: &ClaimId, sent: Moment, answer: &Answer, now: Moment) {
         if let Some(entry) = self.entries.get(id).filter(|entry| entry.phase == Phase::Parked) {

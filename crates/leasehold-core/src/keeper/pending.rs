@@ -15,6 +15,9 @@ use crate::mutant::Mutant;
 /// How far past its limit a wait may go to end in good order.
 const GRACE: Duration = Duration::from_millis(100);
 
+/// How long a wait that has run out takes at most to find out whether the store is out of reach.
+const LAST_WORD: Duration = Duration::from_millis(700);
+
 /// How an attempt ended without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -191,6 +194,36 @@ impl Pending {
         let leaving = Leaving::new(self.keeper.clone(), &self.claim, &self.hold).finish();
         // What fails or takes long becomes the keeper's chore: the caller only wanted to be gone.
         let _ = tokio::time::timeout(GRACE, leaving).await;
+    }
+
+    /// Leaves the queue because the caller's time is over. Fails if the store is out of reach: then nobody knows whether
+    /// the lock is busy.
+    pub(crate) async fn run_out(mut self) -> Result<()> {
+        let (keeper, key) = (self.keeper.clone(), self.claim.key.clone());
+        let (was_sent, answered) = keeper.lock().contact(&self.claim.id);
+        let now = keeper.clock.now();
+        self.settled = true;
+        let leaving = Leaving::new(keeper.clone(), &self.claim, &self.hold).finish();
+        let last_word = async {
+            let left = leaving.await;
+            match was_sent {
+                true => left.map(drop),
+                // Another task of this client asks for it, perhaps in vain.
+                false => keeper.call(keeper.store.inspect(&key)).await.map(drop),
+            }
+        };
+        let error = match tokio::time::timeout(LAST_WORD, last_word).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) if error.kind() != ErrorKind::Indeterminate => error,
+            // The store is slow, and said a moment ago that the lock is busy.
+            _ if answered.is_some_and(|at| now.since(at) < keeper.call_timeout) => return Ok(()),
+            _ => {
+                let silent_since = answered.unwrap_or(self.started);
+                let message = format!("the store has not answered for {:.1?}", now.since(silent_since));
+                Error::new(ErrorKind::Unavailable, message).at(keeper.store.info().name)
+            }
+        };
+        Err(error.on(&key))
     }
 
     /// Hands the claim to a guard.

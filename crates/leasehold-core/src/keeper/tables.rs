@@ -161,6 +161,7 @@ impl Tables {
         now: Moment,
     ) -> Stand {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
+        entry.answered = Some(now);
         let was_asked = entry.is_asked();
         let sent = if Mutant::DeadlineFromReply.lives() { now } else { sent };
         match answer {
