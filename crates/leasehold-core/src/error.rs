@@ -134,6 +134,14 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Indeterminate)
     }
 
+    /// The message and its cause, without the key and the store.
+    pub(crate) fn reason(&self) -> String {
+        match &self.0.source {
+            Some(source) => format!("{}: {source}", self.0.message),
+            None => self.0.message.clone(),
+        }
+    }
+
     /// The key, where one is known.
     pub fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
@@ -148,11 +156,7 @@ impl fmt::Display for Error {
             (None, Some(store)) => write!(f, "{store}: ")?,
             (None, None) => {}
         }
-        f.write_str(&self.0.message)?;
-        match &self.0.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.reason())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A lease: what keeps one claim, or a session full of them, alive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -71,8 +72,9 @@ pub(super) struct Lease {
     pub(super) in_flight: bool,
     /// Somebody has a reason to look at its claims then.
     pub(super) look: Option<Moment>,
-    /// Renewals that failed in a row.
+    /// Renewals that failed in a row, and why the last one did.
     pub(super) failed: u32,
+    pub(super) failure: Option<Arc<str>>,
     /// Who waits for the next renewal's outcome.
     pub(super) askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
 }
@@ -88,6 +90,7 @@ impl Lease {
             in_flight: false,
             look: None,
             failed: 0,
+            failure: None,
             askers: Vec::new(),
         }
     }
@@ -98,7 +101,7 @@ impl Lease {
             self.extended = Some((extension, now));
         }
         self.renewed = Some(extension);
-        self.failed = 0;
+        (self.failed, self.failure) = (0, None);
     }
 
     /// How it was last extended.

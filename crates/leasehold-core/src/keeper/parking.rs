@@ -1,5 +1,7 @@
 //! Claims that wait behind another task of their client, and ask the store themselves when that takes too long.
 
+use std::sync::Arc;
+
 use super::entry::Phase;
 use super::relay::MustAsk;
 use super::tables::{Heard, Tables};
@@ -7,6 +9,17 @@ use crate::claim::{Answer, ClaimId};
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::mutant::Mutant;
+
+/// What the requests of one claim say about the store.
+#[derive(Debug, Default)]
+pub(super) struct Contact {
+    /// The claim was never sent.
+    pub(super) is_parked: bool,
+    /// When the store last answered.
+    pub(super) answered: Option<Moment>,
+    /// Why the last request failed, if none was answered since.
+    pub(super) failure: Option<Arc<str>>,
+}
 
 impl Tables {
     /// Parks the claim behind another task of this client, if there is one that can pass the lock on to it.
@@ -37,10 +50,15 @@ impl Tables {
         is_blocked.then_some(runner)
     }
 
-    /// Whether the claim was ever sent, and when the store last answered about it.
-    pub(super) fn contact(&self, id: &ClaimId) -> (bool, Option<Moment>) {
-        let entry = self.entries.get(id);
-        (entry.is_none_or(|entry| entry.phase != Phase::Parked), entry.and_then(|entry| entry.answered))
+    /// What is known about the store from the requests of this claim.
+    pub(super) fn contact(&self, id: &ClaimId) -> Contact {
+        let Some(entry) = self.entries.get(id) else { return Contact::default() };
+        let lease = self.leases.get(&self.lease_key(&entry.claim));
+        Contact {
+            is_parked: entry.phase == Phase::Parked,
+            answered: entry.answered,
+            failure: lease.and_then(|lease| lease.failure.clone()),
+        }
     }
 
     /// The answer to the request that made it the heir of another claim.

@@ -16,7 +16,7 @@ use crate::mutant::Mutant;
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a wait that has run out takes at most to find out whether the store is out of reach.
-const LAST_WORD: Duration = Duration::from_millis(700);
+const LAST_WORD: Duration = Duration::from_millis(800);
 
 /// How an attempt ended without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,30 +200,32 @@ impl Pending {
     /// the lock is busy.
     pub(crate) async fn run_out(mut self) -> Result<()> {
         let (keeper, key) = (self.keeper.clone(), self.claim.key.clone());
-        let (was_sent, answered) = keeper.lock().contact(&self.claim.id);
-        let now = keeper.clock.now();
+        let contact = keeper.lock().contact(&self.claim.id);
         self.settled = true;
         let leaving = Leaving::new(keeper.clone(), &self.claim, &self.hold).finish();
         let last_word = async {
             let left = leaving.await;
-            match was_sent {
-                true => left.map(drop),
+            match contact.is_parked {
                 // Another task of this client asks for it, perhaps in vain.
-                false => keeper.call(keeper.store.inspect(&key)).await.map(drop),
+                true => keeper.call(keeper.store.inspect(&key)).await.map(drop),
+                false => left.map(drop),
             }
         };
-        let error = match tokio::time::timeout(LAST_WORD, last_word).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) if error.kind() != ErrorKind::Indeterminate => error,
-            // The store is slow, and said a moment ago that the lock is busy.
-            _ if answered.is_some_and(|at| now.since(at) < keeper.call_timeout) => return Ok(()),
+        let last_word = tokio::time::timeout(LAST_WORD, last_word).await;
+        let now = keeper.clock.now();
+        let silent_for = now.since(contact.answered.unwrap_or(self.started));
+        match last_word {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) if error.kind() != ErrorKind::Indeterminate => Err(error.on(&key)),
+            // The store is slow, but it said just before the end that the lock is busy.
+            _ if contact.answered.is_some() && silent_for < LAST_WORD * 2 => Ok(()),
             _ => {
-                let silent_since = answered.unwrap_or(self.started);
-                let message = format!("the store has not answered for {:.1?}", now.since(silent_since));
-                Error::new(ErrorKind::Unavailable, message).at(keeper.store.info().name)
+                let message = format!("the store has not answered for {silent_for:.1?}");
+                let error = Error::new(ErrorKind::Unavailable, message);
+                let error = contact.failure.iter().fold(error, |error, why| error.because(&**why));
+                Err(error.at(keeper.store.info().name).on(&key))
             }
-        };
-        Err(error.on(&key))
+        }
     }
 
     /// Hands the claim to a guard.

@@ -1,5 +1,6 @@
 //! Rounds of renewal: what is due, what goes together, and what the answers mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -224,7 +225,11 @@ impl Tables {
             }
             Err(error) => {
                 tracing::debug!(%error, claims = batch.claims.len(), "renewal failed");
+                let reason: Arc<str> = error.reason().into();
                 for key in &batch.leases {
+                    if let Some(lease) = self.leases.get_mut(key) {
+                        lease.failure = Some(reason.clone());
+                    }
                     self.retry(*key, now);
                 }
                 Some(error)
