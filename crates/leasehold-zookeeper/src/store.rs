@@ -266,10 +266,15 @@ impl Store for ZooKeeper {
         if let Some(length) = refuse_for {
             self.refuse(claim.id, length);
         }
-        // A latch that its setter took back has left nothing. Only a mark refuses its id from now on.
-        forget(&self.latches, &claim.id);
         let claim = claim.clone();
-        self.call(|store| async move { store.sessions.of(&claim).await?.release(&claim).await })
+        self.call(|store| async move {
+            let found = store.sessions.of(&claim).await?.release(&claim).await?;
+            if found != Released::Gone {
+                // A latch that its setter took back has left nothing. Only a mark refuses its id from now on.
+                forget(&store.latches, &claim.id);
+            }
+            Ok(found)
+        })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>> {

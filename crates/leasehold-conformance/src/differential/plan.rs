@@ -90,6 +90,11 @@ impl Plan {
         act
     }
 
+    /// Whether the last operation touched something short, so that time must pass before the next one.
+    pub(crate) fn must_lapse(&self) -> bool {
+        self.lapse
+    }
+
     /// Claims for everything that would rather leave, one for each limit that the key may have.
     pub(crate) fn probes(&mut self) -> [Claim; 2] {
         [self.limit, self.limit + 1].map(|limit| Claim {
