@@ -65,7 +65,13 @@ impl Worker {
     async fn round(&self, work: impl Future<Output = ()>) -> Verdict<bool> {
         let note = |step| self.history.record(self.number, self.key.as_str(), step);
         note(Step::Asks { units: 1 });
-        let Some(guard) = self.acquire().await? else {
+        let guard = match self.acquire().await {
+            Ok(guard) => guard,
+            // A store that is slow has said nothing when a short wait is over, so nobody knows whether the lock is busy.
+            Err(error) if self.wait.is_some() && error.is_retryable() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(guard) = guard else {
             note(Step::Failed);
             return Ok(false);
         };

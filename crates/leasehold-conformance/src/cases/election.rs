@@ -137,7 +137,8 @@ async fn a_leader_that_is_evicted_learns_it_and_others_are_elected(scene: Scene)
     scene.needs(Capability::Evict)?;
     let key = scene.key();
     let (one, two) = (election(&scene, &key).await?, election(&scene, &key).await?);
-    let leader = one.with(Options::new().lease(scene.lease())).campaign("one").await?;
+    // Long enough to be held until the eviction, also on a busy machine.
+    let leader = one.with(Options::new().lease(scene.lease() * 4)).campaign("one").await?;
     let waiting = tokio::spawn(async move { two.campaign("two").await });
     scene.until_waiting(&key, 1).await?;
     assert!(scene.fixture.connect().await?.evict(key.as_str(), leader.token()).await?);

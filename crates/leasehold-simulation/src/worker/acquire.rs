@@ -190,7 +190,8 @@ impl Worker {
             Wait::Forever => return,
             Wait::Not => (CALL_TIMEOUT * 2).mul_f64(1.2),
             // A slow clock, the last question, leaving the queue.
-            Wait::Within(limit) => limit.mul_f64(1.2) + Duration::from_millis(300),
+            // The second is for finding out whether the store is out of reach.
+            Wait::Within(limit) => limit.mul_f64(1.2) + Duration::from_millis(1_100),
         };
         if took > most {
             let Asker { attempt, spot, .. } = asker;
