@@ -1,5 +1,7 @@
 //! Sessions whose messages are lost, late or overtaken.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::layers::{Fault, Faults, Reply, Request, Verb, WakeFault};
 use crate::sessions::Sessions;
@@ -184,4 +186,33 @@ async fn what_was_granted_and_lost_before_the_answer_came_is_not_handed_out() {
     tokio::time::sleep(Duration::from_millis(1899)).await;
     clock.jump(LEASE * 2);
     assert!(waiter.await.unwrap(), "a guard that was lost already");
+}
+
+/// All claims of a session end while its renewal hangs, and others take their place. The late answer of the first renewal
+/// says nothing about the second one, which is still under way.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_of_an_old_session_starts_no_second_renewal() {
+    let (_, client, faults) = world().await;
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let first = client.mutex("a").acquire().await.unwrap();
+    let sent = renewals.clone();
+    faults.plan(move |call| match call.verb {
+        Verb::Renew => {
+            let before = Duration::from_secs(1 + sent.fetch_add(1, Ordering::Relaxed) as u64);
+            Fault { before, ..Fault::default() }
+        }
+        _ => Fault::default(),
+    });
+    let look = |key: &str| client.keeper().look(&Key::new(key).unwrap());
+    look("a");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    first.release().await.unwrap();
+    let _second = client.mutex("b").acquire().await.unwrap();
+    look("b");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(renewals.load(Ordering::Relaxed), 2);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    look("b");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(renewals.load(Ordering::Relaxed), 2, "two renewals of one session are under way");
 }
