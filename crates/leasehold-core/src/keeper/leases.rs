@@ -68,8 +68,8 @@ pub(super) struct Lease {
     pub(super) due: Option<Moment>,
     /// The same, while a renewal is under way.
     pub(super) wanted: Option<Moment>,
-    /// A renewal is under way: at most one, so that replies cannot be confused.
-    pub(super) in_flight: bool,
+    /// The renewal that is under way: at most one, so that replies cannot be confused.
+    pub(super) in_flight: Option<u64>,
     /// Somebody has a reason to look at its claims then.
     pub(super) look: Option<Moment>,
     /// Renewals that failed in a row, and why the last one did.
@@ -87,7 +87,7 @@ impl Lease {
             renewed: None,
             due: None,
             wanted: None,
-            in_flight: false,
+            in_flight: None,
             look: None,
             failed: 0,
             failure: None,

@@ -26,6 +26,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// A renewal that is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    number: u64,
     pub(super) claims: Vec<Claim>,
     pub(super) leases: Vec<LeaseKey>,
     /// How long the call may take; `None` while there are no claims.
@@ -70,7 +71,7 @@ impl Tables {
         let Some(lease) = self.leases.get_mut(&key) else { return };
         let earliest = |other: Option<Moment>| other.map_or(at, |other| at.min(other));
         let is_shared = matches!(key, LeaseKey::Shared(_));
-        if lease.in_flight {
+        if lease.in_flight.is_some() {
             // The answer plans anew, but only for the claims that were named.
             lease.wanted = is_shared.then(|| earliest(lease.wanted));
             return;
@@ -199,7 +200,11 @@ impl Tables {
         // A call that hangs must leave time for another.
         let third = lease.extended().map_or(Duration::MAX, |last| last.length) / 3;
         batch.limit = batch.limit.map_or(Some(third), |limit| Some(limit.min(third)));
-        lease.in_flight = true;
+        if batch.leases.is_empty() {
+            self.batches += 1;
+            batch.number = self.batches;
+        }
+        lease.in_flight = Some(batch.number);
         batch.askers.append(&mut lease.askers);
         batch.leases.push(key);
         batch.claims.append(&mut named);
@@ -208,8 +213,10 @@ impl Tables {
     /// A renewal came back.
     pub(super) fn renewed(&mut self, batch: Batch, sent: Moment, result: Result<Vec<Answer>>, now: Moment) {
         for key in &batch.leases {
-            if let Some(lease) = self.leases.get_mut(key) {
-                lease.in_flight = false;
+            // A session that has ended may have a successor by now, with a renewal of its own.
+            let ours = |lease: &&mut Lease| lease.in_flight == Some(batch.number);
+            if let Some(lease) = self.leases.get_mut(key).filter(ours) {
+                lease.in_flight = None;
             }
         }
         let mut as_it_was = Vec::new();

@@ -50,6 +50,8 @@ pub(super) struct Tables {
     longest_ask: Duration,
     /// How many renewals of sessions were sent.
     pub(super) rounds: u64,
+    /// How many batches were sent.
+    pub(super) batches: u64,
     pub(super) chores: VecDeque<Chore>,
     /// Claims on sessions that were held and are being released: still named in renewals, or the next one would end them and
     /// the release could not tell what it found. Each until a time, in case nobody polls its release.
@@ -74,6 +76,7 @@ impl Tables {
             early: Vec::new(),
             asked: 0,
             rounds: 0,
+            batches: 0,
             chores: VecDeque::new(),
             leaving: BTreeMap::new(),
             relays: Relays::default(),
