@@ -39,7 +39,8 @@ pub(crate) struct Chosen {
 
 impl Chosen {
     pub(crate) fn new(global: Global) -> Result<Self, Failure> {
-        let given = global.store.filter(|url| !url.is_empty());
+        let given = global.store;
+        given.as_deref().map_or(Ok(()), check)?;
         let shown = match &given {
             Some(url) => redact(url),
             None => format!("sqlite://{}", sqlite::default_path()?.display()),
@@ -71,6 +72,19 @@ impl Chosen {
         client.info().checks.iter().filter(|check| check.severity == Severity::Warning).for_each(warn);
         Ok(client)
     }
+}
+
+/// Refuses URLs that lock nothing between the runs of a command.
+fn check(url: &str) -> Result<(), Failure> {
+    let mut members = url.strip_prefix("quorum:").unwrap_or(url).split(',');
+    let message = if url.trim().is_empty() {
+        format!("the store's URL is empty: set --store or {STORE_VARIABLE} to a URL, or leave out both")
+    } else if members.any(|member| member.starts_with("memory:")) {
+        "memory: locks nothing between processes: use sqlite: or file: on one machine".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// How long to wait for a client's close after this outcome.

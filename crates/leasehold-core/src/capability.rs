@@ -74,6 +74,29 @@ impl Capability {
         Self::List,
         Self::Evict,
     ];
+
+    /// What a store without it does not have.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Readers => "shared holders",
+            Self::Units => "permits",
+            Self::Queue => "queue",
+            Self::AmendUnits => "changes to what is held",
+            Self::Count => "counters",
+            Self::Value => "published values",
+            Self::Owner => "hand-over between processes",
+            Self::Tail => "pause after a release",
+            Self::Limit => "limits that can be changed",
+            Self::LockDelay => "lock delay",
+            Self::TokenAbove => "lower bound for tokens",
+            Self::Sum => "permits that add up",
+            Self::Ask => "messages to holders",
+            Self::Member => "lease for each lock",
+            Self::Sight => "view of other holders",
+            Self::List => "list of locks",
+            Self::Evict => "way to take a lock away",
+        }
+    }
 }
 
 /// Something that users ask for.
@@ -210,13 +233,8 @@ pub enum Leases {
 /// Whether the runtime renews a lease.
 ///
 /// ```
-/// use std::time::Duration;
-/// use leasehold_core::{Memory, Renewal, Store};
-/// let info = Memory::new().info().clone();
-/// let short = Duration::from_micros(1);
-/// assert_eq!(info.fit_lease(short, Renewal::Automatic)?, info.min_lease);
-/// assert!(info.fit_lease(short, Renewal::Never).is_err());
-/// # Ok::<(), leasehold_core::Error>(())
+/// use leasehold_core::Renewal;
+/// assert_eq!(Renewal::default(), Renewal::Automatic);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Renewal {
@@ -293,28 +311,35 @@ impl Info {
             None => Ok(()),
             Some(missing) => {
                 let message = format!(
-                    "no {} here, the store lacks {missing:?}: choose another store or mode",
-                    feature.name()
+                    "no {} here: this store has no {}: choose another store or mode",
+                    feature.name(),
+                    missing.words()
                 );
                 Err(Error::new(ErrorKind::Unsupported, message).at(self.name))
             }
         }
     }
 
-    /// Checks a lease against the store's bounds. A renewed lease that is too short is raised to the least
-    /// the store can keep; a fixed one is refused, because its user counts on the length.
+    /// Checks a lease against the store's bounds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold_core::{Memory, Store};
+    /// let info = Memory::new().info().clone();
+    /// let error = info.check_lease(Duration::from_micros(1)).unwrap_err();
+    /// assert!(error.to_string().contains("this store keeps 10ms to"), "{error}");
+    /// ```
     ///
     /// # Errors
-    /// `Invalid`, naming the bound.
-    pub fn fit_lease(&self, lease: Duration, renewal: Renewal) -> Result<Duration> {
-        let too_short = renewal == Renewal::Never && lease < self.min_lease;
-        if lease > self.max_lease || too_short {
+    /// `Invalid`, naming the bounds.
+    pub fn check_lease(&self, lease: Duration) -> Result<()> {
+        if lease < self.min_lease || lease > self.max_lease {
             let message = format!(
                 "a lease of {lease:?} is out of range: this store keeps {:?} to {:?}",
                 self.min_lease, self.max_lease
             );
             return Err(Error::new(ErrorKind::Invalid, message).at(self.name));
         }
-        Ok(lease.max(self.min_lease))
+        Ok(())
     }
 }

@@ -238,7 +238,8 @@ impl Client {
 
     /// A claim of this client with everything checked that can be checked before it is sent.
     pub(crate) fn claim_for(&self, key: &Key, limit: u64, units: Units, options: &Options) -> Result<Claim> {
-        let lease = self.info().fit_lease(options.lease, options.renewal).map_err(|error| error.on(key))?;
+        let lease = options.lease;
+        self.info().check_lease(lease).map_err(|error| error.on(key))?;
         if !options.lock_delay.is_zero() {
             self.info().require(Feature::LockDelay).map_err(|error| error.on(key))?;
         }

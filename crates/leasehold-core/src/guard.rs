@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::capability::Renewal;
 use crate::claim::{Claim, Released};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,8 +37,8 @@ use crate::signal::LossSignal;
 pub struct Guard(Share);
 
 impl Guard {
-    pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
-        Self(Share::new(life, claim, hold, renewal))
+    pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>) -> Self {
+        Self(Share::new(life, claim, hold))
     }
 
     /// Another guard of the same hold.
@@ -166,7 +165,7 @@ impl Guard {
     /// `Lost` when it is not held any more, `Invalid` for a lease that the store cannot keep.
     pub async fn renew(&self, lease: Duration) -> Result<()> {
         let keeper = &self.0.life.0;
-        let lease = keeper.store.info().fit_lease(lease, self.0.renewal)?;
+        keeper.store.info().check_lease(lease)?;
         keeper.renew_now(&self.0.claim.id, lease).await.map_err(|error| error.on(self.key()))
     }
 

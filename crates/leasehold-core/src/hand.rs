@@ -7,7 +7,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::capability::Renewal;
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +19,6 @@ pub(crate) struct Hand {
     pub(crate) life: Arc<Lifeline>,
     pub(crate) claim: Claim,
     pub(crate) hold: Arc<Hold>,
-    pub(crate) renewal: Renewal,
     /// Until when nobody else may have it, even after the release.
     pub(crate) keep_until: OnceLock<Moment>,
     guards: Mutex<Guards>,
@@ -121,9 +119,9 @@ pub(crate) struct Share {
 
 impl Share {
     /// All of a new hold.
-    pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>, renewal: Renewal) -> Self {
+    pub(crate) fn new(life: Arc<Lifeline>, claim: Claim, hold: Arc<Hold>) -> Self {
         let guards = Mutex::new(Guards { count: 1, is_closed: false, changes: 0 });
-        let hand = Hand { life, claim, hold, renewal, keep_until: OnceLock::new(), guards };
+        let hand = Hand { life, claim, hold, keep_until: OnceLock::new(), guards };
         Self { hand: Arc::new(hand), has_left: false }
     }
 

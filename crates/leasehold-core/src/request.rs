@@ -164,7 +164,7 @@ impl<G: From<Guard>> Request<G> {
             match pending.settle(limit).await? {
                 None => {
                     let (claim, hold) = pending.into_parts();
-                    let guard = Guard::new(self.client.life().clone(), claim, hold, self.options.renewal);
+                    let guard = Guard::new(self.client.life().clone(), claim, hold);
                     if let Some(owner) = &self.options.owner {
                         owner.note(&guard);
                     }

@@ -169,6 +169,6 @@ impl Client {
             return Ok(None);
         }
         let (claim, hold) = pending.into_parts();
-        Ok(Some(Guard::new(self.life().clone(), claim, hold, options.renewal)))
+        Ok(Some(Guard::new(self.life().clone(), claim, hold)))
     }
 }

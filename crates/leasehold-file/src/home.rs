@@ -36,15 +36,6 @@ const NEW: &str = "new";
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
-/// What becomes of directories above ours that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parents {
-    /// They are made.
-    Made,
-    /// Somebody removed them on purpose.
-    Missed,
-}
-
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -78,13 +69,22 @@ impl Drop for Held<'_> {
 }
 
 impl Home {
-    /// Opens the directory, and makes it if it is not there.
-    pub(crate) fn open(target: &Target, parents: Parents, warnings: &Warnings) -> Result<Self> {
+    /// Opens the directory, and makes it if it is not there. Its parent must exist: a URL with a mistake in it would
+    /// otherwise name another store.
+    pub(crate) fn open(target: &Target, warnings: &Warnings) -> Result<Self> {
         let fail = |what: &'static str| move |cause: std::io::Error| refused(&target.path, what, cause);
         let odd = |what: &'static str| move |cause: Errno| refused(&target.path, what, cause);
-        let made = DirBuilder::new().recursive(parents == Parents::Made).mode(0o700).create(&target.path);
+        let made = DirBuilder::new().mode(0o700).create(&target.path);
         if let Err(cause) = made.or_else(|cause| if target.path.is_dir() { Ok(()) } else { Err(cause) }) {
-            return Err(refused(&target.path, "make the directory", cause));
+            let parent = target.path.parent().filter(|parent| *parent != Path::new("") && !parent.exists());
+            return Err(match parent {
+                Some(parent) => {
+                    let message =
+                        format!("there is no directory {}: create it, or correct the URL", parent.display());
+                    Error::new(ErrorKind::Unavailable, message).at("file")
+                }
+                None => refused(&target.path, "make the directory", cause),
+            });
         }
         let path = std::fs::canonicalize(&target.path).map_err(fail("open the directory"))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | SAFELY;
@@ -314,7 +314,7 @@ mod tests {
     fn home(directory: &Path) -> Home {
         let url = format!("file://{}?timeout=200ms", directory.display());
         let target = Target::parse(&url).expect("the URL makes sense");
-        Home::open(&target, Parents::Made, &Warnings::default()).expect("the directory is ours")
+        Home::open(&target, &Warnings::default()).expect("the directory is ours")
     }
 
     /// Another process leaves no gap between its turns, so that whoever looks from time to time finds the lock taken.

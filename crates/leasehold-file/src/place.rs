@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Result, Warnings};
 
-use crate::home::{Home, Parents};
+use crate::home::Home;
 use crate::url::Target;
 
 /// A directory by its path. Nothing is opened before the first use.
@@ -27,8 +27,7 @@ impl Place {
         if let Some(home) = home.as_ref().filter(|home| home.is_here()) {
             return Ok(home.clone());
         }
-        let parents = if home.is_none() { Parents::Made } else { Parents::Missed };
-        Ok(home.insert(Arc::new(Home::open(&self.target, parents, &self.warnings)?)).clone())
+        Ok(home.insert(Arc::new(Home::open(&self.target, &self.warnings)?)).clone())
     }
 
     /// The directory, if it is open.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::rule::{self, Head, Row as Stored};
 use leasehold_core::{
     Answer, Book, Claim, ClaimId, Error, ErrorKind, Fence, Grant, Inbox, Key, OpenBook, Place, Promotion,
-    Released, Result, Snapshot,
+    Released, Result, Snapshot, Usage,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSqlOwned;
@@ -51,17 +51,15 @@ pub(crate) fn answer(row: &Row, claim: &Claim) -> Result<Answer> {
         "gone" => Answer::Gone,
         "left" => Answer::Left(units()?),
         "done" => Answer::Done,
-        why => return Err(refusal(why, units()?, claim.limit).on(&claim.key)),
+        why => return Err(refusal(why, units()?).on(&claim.key)),
     })
 }
 
 /// Why it may not be.
-fn refusal(why: &str, n: u64, limit: u64) -> Error {
+fn refusal(why: &str, n: u64) -> Error {
     let conflict = |message: &str| Error::new(ErrorKind::Conflict, message);
     let error = match why {
-        "limit" => conflict(&format!(
-            "in use with a limit of {n}, not of {limit}: use the same kind and limit everywhere"
-        )),
+        "limit" => Usage(n).conflict(),
         "young" => Error::new(
             ErrorKind::Unavailable,
             format!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::rule::{self, Head, Row};
 use leasehold_core::{
     Answer, Book, Claim, ClaimId, Error, ErrorKind, Fence, Grant, Inbox, Key, OpenBook, Place, Promotion,
-    Released, Result, Snapshot,
+    Released, Result, Snapshot, Usage,
 };
 use redis::Value;
 
@@ -205,10 +205,7 @@ impl<'a> Said<'a> {
 fn refusal(word: &str, number: Option<i64>) -> Error {
     let number = number.unwrap_or_default();
     let (kind, message) = match word {
-        "limit" => (
-            ErrorKind::Conflict,
-            format!("in use with a limit of {number}: use the same kind and limit everywhere"),
-        ),
+        "limit" => return Usage(number.unsigned_abs()).conflict(),
         "foreign" => (
             ErrorKind::Conflict,
             "something else is stored under this lock's name: choose another name or database".to_owned(),

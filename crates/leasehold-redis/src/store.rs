@@ -34,7 +34,7 @@ pub static INFO: Info = Info {
     leases: Leases::PerClaim,
     ordered: true,
     pushes: true,
-    min_lease: Duration::from_millis(1),
+    min_lease: Duration::from_millis(100),
     max_lease: Duration::from_secs(100 * 365 * 24 * 3600),
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,

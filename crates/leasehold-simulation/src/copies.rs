@@ -30,6 +30,8 @@ pub(crate) struct Copies {
     guarded: HashSet<ClaimId>,
     /// Claims that were renewed before that: such a renewal can be late, and extends the lease.
     renewed_before: HashSet<ClaimId>,
+    /// The seat in which a copy of each claim was last served.
+    seats: HashMap<ClaimId, u64>,
 }
 
 impl Copies {
@@ -72,6 +74,12 @@ impl Copies {
     pub(crate) fn renewed(&mut self, claims: &[Claim]) {
         let early: Vec<_> = claims.iter().map(|claim| claim.id).filter(|id| !self.has_begun(id)).collect();
         self.renewed_before.extend(early);
+    }
+
+    /// Whether a copy that was served made another claim than the one that this id had. If the claim is the same, the
+    /// client may be about to end it: a job leaves its tail first.
+    pub(crate) fn makes_another(&mut self, id: ClaimId, seat: u64) -> bool {
+        self.seats.insert(id, seat) != Some(seat)
     }
 
     /// Whether a copy of this claim that is served now belongs to nobody: its attempt is over, the client knows that a

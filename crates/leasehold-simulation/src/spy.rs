@@ -67,9 +67,15 @@ impl Spied {
         let unwanted = state.attempts.get(number).is_some_and(|attempt| attempt.over);
         state.coverage.ghosts += u64::from(unwanted);
         let refuse = is_first && state.arrivals.must_refuse(claim.id, now);
-        let is_forgotten = state.copies.is_forgotten(claim.id, now);
+        let seat = match answer {
+            Answer::Granted(grant) => Some(grant.seat),
+            Answer::Waiting(place) => Some(place.seat),
+            _ => None,
+        };
+        let makes_another = seat.is_some_and(|seat| state.copies.makes_another(claim.id, seat));
+        let is_forgotten = makes_another && state.copies.is_forgotten(claim.id, now);
         drop(state);
-        if is_forgotten && matches!(answer, Answer::Granted(_) | Answer::Waiting(_)) {
+        if is_forgotten {
             self.0.violated(format!(
                 "attempt {number} is over, a late copy of its claim is served, and its client does not withdraw it"
             ));

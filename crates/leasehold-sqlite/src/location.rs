@@ -68,7 +68,14 @@ pub(crate) fn prepare(path: &Path, network: Network, warnings: &Warnings) -> Res
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    create_directories(directory).map_err(|e| refused(directory, "cannot create the directory", e))?;
+    if default_path().is_ok_and(|default| default == path) {
+        create_directories(directory).map_err(|e| refused(directory, "cannot create the directory", e))?;
+    } else if !directory.exists() {
+        // Made for a path with a mistake in it, it would be a store that nobody else uses.
+        let message =
+            format!("there is no directory {}: create it, or correct the path", directory.display());
+        return Err(ABOUT.invalid(message));
+    }
     let directory =
         fs::canonicalize(directory).map_err(|e| refused(directory, "cannot open the directory", e))?;
     trust(&directory)?;

@@ -24,20 +24,27 @@ fn write_database(path: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn only_the_owner_can_use_the_files_and_the_directories_made_for_them() {
+async fn only_the_owner_can_use_the_files() {
     let place = Place::new();
-    let directory = place.path().with_file_name("state");
-    let path = directory.join("leasehold/locks.db");
-    let store = Sqlite::open(&path, Settings::new()).unwrap();
+    let path = place.path();
+    let store = Sqlite::open(path, Settings::new()).unwrap();
     begin(&store).await.unwrap();
     store.claim(&claim("a")).await.unwrap();
-
-    assert_eq!(mode(&directory), 0o700);
-    assert_eq!(mode(path.parent().unwrap()), 0o700);
     for suffix in ["", "-wal", "-shm"] {
         let file = path.with_file_name(format!("locks.db{suffix}"));
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
+}
+
+#[tokio::test]
+async fn mistyped_directory_is_refused_and_not_made() {
+    let place = Place::new();
+    let missing = place.path().with_file_name("stat");
+    let error = refusal(&missing.join("locks.db")).await;
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let message = format!("there is no directory {}: create it, or correct the path", missing.display());
+    assert!(error.to_string().contains(&message), "{error}");
+    assert!(!missing.exists());
 }
 
 #[tokio::test]

@@ -82,6 +82,6 @@ fn status_of_a_stopped_runner(store: &str) -> i32 {
 
 #[test]
 fn suspended_runner_is_killed_only_if_it_may_block_a_sqlite_file() {
-    assert_eq!(status_of_a_stopped_runner("memory:"), 79);
+    assert_eq!(status_of_a_stopped_runner("file:locks"), 79);
     assert_eq!(status_of_a_stopped_runner("sqlite:locks.db"), 128 + 9);
 }

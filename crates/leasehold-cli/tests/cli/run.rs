@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -161,6 +162,10 @@ fn without_a_store_the_users_state_directory_is_used() {
     assert_eq!(code(&output), 0);
     let expected = format!("leasehold: store sqlite://{}", place.path("state/leasehold/locks.db").display());
     assert_eq!(text(&output.stderr).lines().next(), Some(&expected[..]));
+    for directory in ["state", "state/leasehold"] {
+        let mode = fs::metadata(place.path(directory)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700, "{directory}");
+    }
     assert!(place.path("state/leasehold/locks.db").exists());
 }
 
@@ -173,7 +178,6 @@ fn the_label_is_what_others_see() {
 
 #[test]
 fn a_setting_that_weakens_a_promise_is_a_warning_before_the_program_runs() {
-    use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     std::fs::write(place.path("locks.db"), "").unwrap();
     std::fs::set_permissions(place.path("locks.db"), std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -79,6 +79,10 @@ fn bad_usage_is_64_and_nothing_runs() {
         "latch wait k --wait soon",
         "man frob",
         "man latch frob",
+        "run --lease 1us k -- touch ran",
+        "run --lease 99ms k -- touch ran",
+        "run --store memory:// k -- touch ran",
+        "run --store quorum:memory://a,memory://b,memory://c k -- touch ran",
         "run --store nonsense k -- touch ran",
         "run --store gopher://x k -- touch ran",
         "run --no-such-option k -- touch ran",
@@ -94,6 +98,46 @@ fn bad_usage_is_64_and_nothing_runs() {
     let output = place.leasehold("run").args(["", "--", "touch", "ran"]).output().unwrap();
     assert_eq!(code(&output), 64, "the empty key");
     assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn short_lease_is_refused_with_the_shortest() {
+    let output = Place::new().leasehold("run --lease 1ms k -- true").output().unwrap();
+    assert!(text(&output.stderr).contains("this store keeps 100ms to"), "{output:?}");
+}
+
+/// A variable that is set to nothing would otherwise choose a store that no other machine uses.
+#[test]
+fn empty_store_is_64() {
+    let place = Place::new();
+    let variable = place.leasehold("run k -- true").env("LEASEHOLD_STORE", "").output().unwrap();
+    let option = place.leasehold("run --store").args(["", "k", "--", "true"]).output().unwrap();
+    for output in [variable, option] {
+        assert_eq!(code(&output), 64, "{output:?}");
+        assert!(text(&output.stderr).contains("LEASEHOLD_STORE"), "{output:?}");
+    }
+    assert!(!place.path("state").exists());
+}
+
+#[test]
+fn mistyped_directory_is_named_and_not_made() {
+    let place = Place::new();
+    let missing = place.path("nosuch").display().to_string();
+    for url in [format!("sqlite://{missing}/locks.db"), format!("file://{missing}/locks/")] {
+        let output = place.leasehold("run --store").args([&url, "k", "--", "true"]).output().unwrap();
+        assert_eq!(code(&output), 69, "{output:?}");
+        assert!(text(&output.stderr).contains(&format!("there is no directory {missing}")), "{output:?}");
+    }
+    assert!(!place.path("nosuch").exists());
+}
+
+#[test]
+fn conflict_names_the_kind() {
+    let place = Place::new();
+    let _holder = place.hold("run --permits 1/3 k");
+    let output = place.leasehold("run k -- true").output().unwrap();
+    let message = "is a semaphore with 3 permits: use the same kind and limit everywhere";
+    assert!(text(&output.stderr).contains(message), "{output:?}");
 }
 
 #[test]

@@ -147,7 +147,8 @@ impl QuorumBuilder {
             let able = |error: Error| error.because(format!("as a member of a quorum: {name}"));
             store.info().require(Feature::Member).map_err(able)?;
             if let Some(missing) = CAPABILITIES.iter().find(|need| !store.info().can(**need)) {
-                let message = format!("{name} lacks {missing:?}: choose another store or mode for it");
+                let message =
+                    format!("{name} has no {}: choose another store or mode for it", missing.words());
                 return Err(Error::new(ErrorKind::Unsupported, message).at("quorum"));
             }
         }

@@ -22,7 +22,7 @@ static INFO: Info = Info {
     leases: Leases::PerClaim,
     ordered: true,
     pushes: true,
-    min_lease: Duration::from_millis(1),
+    min_lease: Duration::from_millis(10),
     max_lease: Duration::from_secs(365 * 24 * 3600),
     rounding: Duration::from_millis(1),
     expiry_slack: Duration::ZERO,

@@ -10,6 +10,7 @@ use crate::claim::{Answer, Claim, ClaimId, Extend, Grant, IfBusy, Order, Place, 
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::Mutant;
 use crate::store::Promotion;
+use crate::usage::Usage;
 
 /// How often the head of the queue looks at the latest: nobody else runs when a dead holder's lease ends.
 const HEAD_LOOKS: u64 = 1000;
@@ -284,11 +285,7 @@ pub(super) fn enter(
         return Ok(before.clone());
     }
     if snapshot(ledger, now)?.answer.is_some() {
-        let message = format!(
-            "in use with a limit of {}, not of {}: use the same kind and limit everywhere",
-            before.limit, claim.limit
-        );
-        return Err(Error::new(ErrorKind::Conflict, message).on(ledger.key()));
+        return Err(Usage(before.limit).conflict().on(ledger.key()));
     }
     // Everybody on it is over.
     for row in ledger.rows()? {

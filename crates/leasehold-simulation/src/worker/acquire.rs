@@ -189,8 +189,7 @@ impl Worker {
         let most = match wait {
             Wait::Forever => return,
             Wait::Not => (CALL_TIMEOUT * 2).mul_f64(1.2),
-            // A slow clock, the last question, leaving the queue.
-            // The second is for finding out whether the store is out of reach.
+            // A slow clock, and a second to find out whether the store is out of reach.
             Wait::Within(limit) => limit.mul_f64(1.2) + Duration::from_millis(1_100),
         };
         if took > most {
