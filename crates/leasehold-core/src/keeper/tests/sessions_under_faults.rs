@@ -216,3 +216,28 @@ async fn a_late_answer_of_an_old_session_starts_no_second_renewal() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(renewals.load(Ordering::Relaxed), 2, "two renewals of one session are under way");
 }
+
+/// The network delivers a claim twice. What the first copy was granted ends before its answer comes, and the second copy
+/// queues. Then the answer to the first copy is about a hold that the store has ended.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_ended_before_its_answer_came_is_not_believed() {
+    let millis = Duration::from_millis;
+    let (clock, client, faults) = world().await;
+    let other = Client::builder().clock(clock).connect(faults.inner().clone()).await.unwrap();
+    let _opens = client.mutex("x").acquire().await.unwrap();
+    let late = Fault { again_after: Some(millis(400)), after: millis(1000), ..Fault::default() };
+    faults.once(Verb::Claim, late);
+    let lock = client.mutex("k");
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(millis(100)).await;
+    let first = other.inspect("k").await.unwrap().unwrap().holders[0].token;
+    assert!(other.evict("k", first).await.unwrap());
+    let holder = other.mutex("k").acquire().await.unwrap();
+    tokio::time::sleep(millis(400)).await;
+    client.keeper().look(&Key::new("k").unwrap());
+    tokio::time::sleep(millis(700)).await;
+    assert!(!waiting.is_finished(), "two guards are valid");
+    let token = holder.token();
+    holder.release().await.unwrap();
+    assert!(waiting.await.unwrap().token() > token);
+}
