@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::leases::Extension;
 use crate::capability::Renewal;
-use crate::claim::Claim;
+use crate::claim::{Answer, Claim};
 use crate::clock::Moment;
 use crate::hold::{Hold, Loss, Stage};
 use crate::mutant::Mutant;
@@ -76,6 +76,17 @@ impl Entry {
     /// Whether the answer to what was asked then may be older than what we know.
     pub(super) fn may_be_overtaken(&self, sent: Moment) -> bool {
         self.heard.is_none_or(|at| sent <= at) && !Mutant::LateReplyUndoesPromotion.lives()
+    }
+
+    /// Whether the answer to what was sent then is about an earlier claim with the same id: the store ended that one, and a
+    /// late copy of its request made this one, which waits.
+    pub(super) fn is_outdated(&self, sent: Moment, answer: &Answer) -> bool {
+        let seat = match answer {
+            Answer::Granted(grant) => grant.seat,
+            Answer::Waiting(place) => place.seat,
+            _ => return false,
+        };
+        self.phase == Phase::Waiting && seat != self.seat && self.heard.is_some_and(|at| sent <= at)
     }
 
     /// When it ends if nothing is done: the deadline of who holds it; after that the end of a fixed lease, which the

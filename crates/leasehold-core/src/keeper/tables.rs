@@ -165,6 +165,11 @@ impl Tables {
     ) -> Stand {
         let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
         entry.answered = Some(now);
+        if entry.is_outdated(sent, answer) && self.info.can(Capability::Queue) {
+            self.look_again(id, now);
+            return Stand::Waiting;
+        }
+        let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
         let was_asked = entry.is_asked();
         let sent = if Mutant::DeadlineFromReply.lives() { now } else { sent };
         match answer {
