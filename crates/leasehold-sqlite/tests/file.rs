@@ -27,7 +27,7 @@ fn write_database(path: &Path, sql: &str) {
 async fn only_the_owner_can_use_the_files() {
     let place = Place::new();
     let path = place.path();
-    let store = Sqlite::open(path, Settings::new()).unwrap();
+    let store = Sqlite::open(&path, Settings::new()).unwrap();
     begin(&store).await.unwrap();
     store.claim(&claim("a")).await.unwrap();
     for suffix in ["", "-wal", "-shm"] {
