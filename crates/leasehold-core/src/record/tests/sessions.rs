@@ -35,13 +35,15 @@ struct Carried {
     records: MapRecords,
     clock: Arc<TestClock>,
     table: Arc<Mutex<Table>>,
+    /// How long it takes to find out which sessions have ended.
+    looks_for: Duration,
 }
 
 impl Carried {
     fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let records = MapRecords::with(clock.clone(), Trouble::default());
-        Self { records, clock, table: Arc::default() }
+        Self { records, clock, table: Arc::default(), looks_for: Duration::ZERO }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -152,6 +154,8 @@ impl Sessions for Carried {
     }
 
     fn dead<'a>(&'a self, sessions: &'a [Session]) -> Fut<'a, Vec<Session>> {
+        std::thread::sleep(self.looks_for);
+        self.clock.jump(self.looks_for);
         let dead = sessions.iter().filter(|session| !self.lives(session)).cloned().collect();
         Box::pin(std::future::ready(Ok(dead)))
     }
@@ -192,6 +196,30 @@ async fn a_claim_ends_with_its_session_and_the_next_one_holds() {
     tokio::time::advance(LEASE / 2).await;
     assert!(token(&renewed(&two, &second).await) > before);
     assert_eq!(renewed(&one, &first).await, Answer::Gone);
+}
+
+/// The record is read before the session has ended, and the answer about the session comes after that.
+#[tokio::test(start_paused = true)]
+async fn slow_look_at_a_session_shortens_no_lock_delay() {
+    let (delay, look, margin) =
+        (Duration::from_secs(1), Duration::from_millis(60), Duration::from_millis(30));
+    let records = Carried::new();
+    let slow = Carried { looks_for: look, ..records.clone() };
+    let ends_at = records.clock.now() + LEASE;
+    let dying = Claim { lock_delay: delay, ..of(1, claim(1)) };
+    token(&process(&records).claim(&dying).await.unwrap());
+    records.clock.jump(LEASE - margin);
+    let attempt = |id| Claim { if_busy: IfBusy::Leave, ..of(2, claim(id)) };
+    assert_eq!(process(&slow).claim(&attempt(2)).await.unwrap(), Answer::Busy);
+    assert!(!records.lives(&Session("s1".into())), "the session ended while the store looked at it");
+    records.clock.jump((ends_at + delay).since(records.clock.now()) - Duration::from_millis(1));
+    assert_eq!(
+        process(&records).claim(&attempt(3)).await.unwrap(),
+        Answer::Busy,
+        "the lock delay has not ended"
+    );
+    records.clock.jump(look * 2);
+    token(&process(&records).claim(&attempt(4)).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
