@@ -35,6 +35,14 @@ struct Was {
     promoted: bool,
 }
 
+/// Sessions that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Dead {
+    pub(super) sessions: Vec<Session>,
+    /// All of them have ended by this time of the store.
+    pub(super) by: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Carried {
     mode: Mode,
@@ -49,8 +57,8 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Reads what was loaded. The sessions in `dead` are over.
-    pub(super) fn read(record: Option<Record>, loaded: &Loaded, dead: &[Session], mode: Mode) -> Self {
+    /// Reads what was loaded.
+    pub(super) fn read(record: Option<Record>, loaded: &Loaded, dead: &Dead, mode: Mode) -> Self {
         let before = record.as_ref().filter(|record| record.is_relative).map(Record::write);
         let (mut state, mut fence) = match record {
             Some(record) => (record.state.clone(), record.fence()),
@@ -62,7 +70,8 @@ impl Carried {
         if mode == Mode::Sessions {
             let now = i64::try_from(loaded.now).unwrap_or(i64::MAX);
             let ended = |claim: &Stored| {
-                claim.expires.is_some() || session_of(claim).is_some_and(|session| dead.contains(&session))
+                claim.expires.is_some()
+                    || session_of(claim).is_some_and(|session| dead.sessions.contains(&session))
             };
             // A place in the queue is nothing that could be held on to: it goes with its session.
             state.claims.retain(|claim| claim.session.is_none() || claim.held > 0 || !ended(claim));
@@ -70,6 +79,10 @@ impl Carried {
                 let Some(session) = session_of(claim) else { continue };
                 if ended(claim) {
                     over.insert(claim.id.0);
+                    if claim.expires.is_none() && claim.lock_delay > 0 {
+                        // The rule finds the claim expired now, but the session may have ended a little later.
+                        claim.lock_delay += dead.by.saturating_sub(loaded.now);
+                    }
                     claim.expires.get_or_insert(now);
                 }
                 claim.patience = u64::MAX;

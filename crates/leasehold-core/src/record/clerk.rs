@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::carried::{Carried, Mode};
+use super::carried::{Carried, Dead, Mode};
 use super::format::Record;
 use super::renewing::PARALLEL;
 use super::roll::Roll;
@@ -20,7 +20,7 @@ use crate::clock::{BootClock, Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 use crate::pause::back_off;
-use crate::rule::{self, Outcome};
+use crate::rule::{self, Outcome, millis};
 use crate::store::{Page, Promotion, Snapshot, Wakes};
 
 /// How often a swap is tried before the call gives up. Every failure means that somebody else succeeded.
@@ -105,10 +105,10 @@ impl<R: Records> Clerk<R> {
         if self.mode() == Mode::Sessions { Duration::ZERO } else { AFTERLIFE }
     }
 
-    /// Reads what was loaded, and finds out whose session is over.
-    async fn read(&self, key: &Key, loaded: &Loaded) -> Result<Carried> {
+    /// Reads what was loaded after `seen_at`, and finds out which sessions have ended.
+    async fn read(&self, key: &Key, loaded: &Loaded, seen_at: Moment) -> Result<Carried> {
         let Some(bytes) = &loaded.bytes else {
-            return Ok(Carried::read(None, loaded, &[], self.mode()));
+            return Ok(Carried::read(None, loaded, &Dead::default(), self.mode()));
         };
         let record = Record::read(key, bytes, loaded.origin).map_err(|e| e.at(self.info().name))?;
         let dead = match self.records.sessions() {
@@ -118,7 +118,9 @@ impl<R: Records> Clerk<R> {
             }
             None => Vec::new(),
         };
-        Ok(Carried::read(Some(record), loaded, &dead, self.mode()))
+        // A session may have ended after the record was loaded, but no later than now.
+        let by = loaded.now.saturating_add(millis(BootClock.now().since(seen_at)));
+        Ok(Carried::read(Some(record), loaded, &Dead { sessions: dead, by }, self.mode()))
     }
 
     /// Runs one operation of the rule until it was written, then tells whom it concerns. `rider` is the claim that it
@@ -173,7 +175,7 @@ impl<R: Records> Clerk<R> {
         rider: Option<(&Session, &ClaimId)>,
         operation: &(impl Fn(&mut OpenBook<'_>, u64) -> Result<Outcome<T>> + Send + Sync),
     ) -> Result<Attempt<T>> {
-        let mut open = self.read(key, loaded).await?;
+        let mut open = self.read(key, loaded, seen_at).await?;
         let drawn = open.fence.last();
         let outcome = operation(&mut open.ledger(key, loaded.floor).up_to(loaded.ceiling), loaded.now)?;
         open.part();
@@ -247,11 +249,12 @@ impl<R: Records> Clerk<R> {
     pub(super) async fn look(&self, key: &Key) -> Result<Option<Snapshot>> {
         // After what was begun before: who waits for its turn does not pile up more.
         drop(self.turn(key).lock().await);
+        let seen_at = BootClock.now();
         let loaded = self.records.load(key).await?;
         if loaded.bytes.is_none() {
             return Ok(None);
         }
-        let mut open = self.read(key, &loaded).await?;
+        let mut open = self.read(key, &loaded, seen_at).await?;
         Ok(rule::snapshot(&mut open.ledger(key, 0), loaded.now)?.answer)
     }
 
