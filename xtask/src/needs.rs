@@ -90,7 +90,12 @@ pub(crate) const NEEDS: &[Need] = &[
         name: "etcd",
         program: "etcd",
         packages: &["etcd-server", "etcd-client"],
-        users: &[("leasehold-etcd", Standard), ("leasehold", Standard), ("leasehold-bench", Full)],
+        users: &[
+            ("leasehold-etcd", Standard),
+            ("leasehold-cli", Standard),
+            ("leasehold", Standard),
+            ("leasehold-bench", Full),
+        ],
     },
     Need {
         name: "memcached",

@@ -23,13 +23,40 @@ use plan::{Act, Plan};
 /// How long a sequence may wait for things to be over: where leases are long it ends earlier.
 const PATIENCE: Duration = Duration::from_secs(12);
 
+/// How often a sequence is begun again because the store gave no answer, which a busy machine can cause.
+const TRIES: u32 = 3;
+
+/// How the answer of a store begins that did not answer.
+const UNANSWERED: &str = "no answer: ";
+
+/// How a sequence ended in which no answer differed.
+enum Played {
+    Whole,
+    /// The store did not answer. What it made of the request is unknown, so nothing can be compared after it.
+    Unanswered(String),
+}
+
 /// Plays one random sequence on both.
 pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
+    let mut problem = String::new();
+    for _ in 0..TRIES {
+        match play_once(scene, seed, steps).await? {
+            Played::Whole => return Ok(()),
+            Played::Unanswered(why) => problem = why,
+        }
+    }
+    Err(Stop::fail(format_args!("seed {seed}: {problem}")))
+}
+
+async fn play_once(scene: &Scene, seed: u64, steps: usize) -> Verdict<Played> {
     let another;
     let (scene, model): (_, Arc<dyn Store>) = match scene.info().leases {
         Leases::PerClaim => (scene, Arc::new(Memory::new())),
         Leases::Shared => {
-            another = scene.another().await?;
+            another = match scene.another().await {
+                Ok(another) => another,
+                Err(stop) => return Ok(Played::Unanswered(stop.to_string())),
+            };
             (&another, Arc::new(Sessions::new(Arc::new(BootClock))))
         }
     };
@@ -43,7 +70,7 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
         if let Act::Lapse(length) = act {
             waited += length;
             if waited > PATIENCE.max(length) {
-                return Ok(());
+                return Ok(Played::Whole);
             }
             tokio::time::sleep(length).await;
             let probes = plan.probes();
@@ -67,9 +94,14 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
             let answer = side.perform(&act).await;
             said.push((answer, side.look().await));
         }
-        if plan.must_lapse() && start.elapsed() > scene.lease() / 2 {
-            // The machine is slow, and what is short may be over on one side only: from here on nothing can be compared.
-            return Ok(());
+        if plan.must_lapse() && start.elapsed() > scene.lease() / 8 {
+            // The machine is slow. A short lease may be over on one side only, and SQL stores spend no more than an eighth of a
+            // lease on its renewal: nothing can be compared after this step.
+            return Ok(Played::Whole);
+        }
+        let unanswered = |said: &&String| said.starts_with(UNANSWERED);
+        if let Some(why) = said.iter().flat_map(|(answer, look)| [answer, look]).find(unanswered) {
+            return Ok(Played::Unanswered(why.clone()));
         }
         let give_up = Instant::now() + SLACK;
         // Who is next may have to write that itself, on its own session: a moment after the answer.
@@ -87,7 +119,7 @@ pub(crate) async fn play(scene: &Scene, seed: u64, steps: usize) -> Verdict {
             )));
         }
     }
-    Ok(())
+    Ok(Played::Whole)
 }
 
 /// The model, or the store.
@@ -136,7 +168,14 @@ impl Side {
     }
 
     async fn renewed(&mut self, claims: &[Claim]) -> String {
-        match self.store.renew(claims).await {
+        let mut renewed = self.store.renew(claims).await;
+        for _ in 1..TRIES {
+            // An SQL store waits for no row, and a sweep may have this one. Renewals are repeated anyway.
+            if renewed.as_ref().is_ok_and(|answers| answers.iter().any(is_unextended)) {
+                renewed = self.store.renew(claims).await;
+            }
+        }
+        match renewed {
             Ok(answers) => answers.into_iter().map(|answer| self.told(Ok(answer)) + " ").collect(),
             Err(error) => plain::<()>(Err(error)),
         }
@@ -207,12 +246,19 @@ impl Ranks {
     }
 }
 
+fn is_unextended(answer: &Answer) -> bool {
+    match answer {
+        Answer::Granted(grant) => grant.lease.is_none(),
+        Answer::Waiting(place) => place.lease.is_none(),
+        _ => false,
+    }
+}
+
 fn plain<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     match outcome {
         Ok(value) => format!("{value:?}"),
-        // The model never fails like this, so the whole error is what the reader needs.
         Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate) => {
-            error.to_string()
+            format!("{UNANSWERED}{error}")
         }
         Err(error) => format!("{:?}", error.kind()),
     }

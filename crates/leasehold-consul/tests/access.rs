@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold_consul::Consul;
-use leasehold_core::{Check, Client, Error, ErrorKind, Severity};
+use leasehold_core::{Check, Client, Error, ErrorKind, Options, Severity};
 use leasehold_servers::consul::{Consul as Server, Overheard};
 use leasehold_servers::redis::Certificates;
 
@@ -122,8 +122,10 @@ async fn servers_that_want_longer_sessions_raise_the_shortest_lease() {
     assert_eq!((check.found.as_str(), check.severity), ("15s", Severity::Warning), "{check}");
     let client = Client::new(Consul::from_url(&server.url()).unwrap()).await.unwrap();
     assert_eq!(client.info().min_lease, Duration::from_secs(15));
-    let options = leasehold_core::Options::new().lease(Duration::from_secs(2));
-    client.mutex("k").with(options).acquire().await.unwrap().release().await.unwrap();
+    let leased_for = |seconds| client.mutex("k").with(Options::new().lease(Duration::from_secs(seconds)));
+    let error = leased_for(2).acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("15s"), "{error}");
+    leased_for(15).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

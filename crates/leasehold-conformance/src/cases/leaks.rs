@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::Client;
+use leasehold_core::{Client, Key};
 use tokio::time::Instant;
 
 use crate::case::{Case, Company};
@@ -66,7 +66,7 @@ async fn hasty(scene: &Scene) -> Verdict<Client> {
 }
 
 /// Runs `cycles` on a client and looks at what is left of everything.
-async fn leaves_nothing<F>(scene: &Scene, cycles: impl FnOnce(Client, leasehold_core::Key) -> F) -> Verdict
+async fn leaves_nothing<F>(scene: &Scene, cycles: impl FnOnce(Client, Key) -> F) -> Verdict
 where
     F: Future<Output = Verdict>,
 {
@@ -122,13 +122,28 @@ async fn cancelled_acquires_leave_nothing(scene: Scene) -> Verdict {
             let _ = acquire.await;
             if cycle % 50 == 0 {
                 // Withdrawals go on in the background, and their queue has no end: let it get shorter.
-                client.inspect(key.as_str()).await?;
+                until_answered(&client, &key).await?;
             }
         }
+        until_answered(&client, &key).await?;
         holder.release().await?;
         Ok(())
     })
     .await
+}
+
+/// Asks for the lock, which is held, until the store answers. The withdrawals of the key come first, and on a busy machine
+/// they can take longer than a call may.
+async fn until_answered(client: &Client, key: &Key) -> Verdict {
+    let limit = Instant::now() + SLACK;
+    loop {
+        match client.mutex(key.as_str()).try_acquire().await {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => return Err(Stop::fail("the lock has two holders")),
+            Err(error) if error.is_retryable() && Instant::now() < limit => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 async fn clients_leave_nothing(scene: Scene) -> Verdict {

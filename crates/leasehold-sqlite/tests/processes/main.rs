@@ -50,6 +50,7 @@ fn main() -> ExitCode {
 fn contend(increments: u64) -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let (path, counter) = (directory.path().join("new/locks.db"), directory.path().join("counter"));
+    fs::create_dir(directory.path().join("new"))?;
     fs::write(&counter, "0")?;
     let children: Vec<Child> =
         (0..PROCESSES).map(|_| start(&path, &counter, increments)).collect::<std::io::Result<_>>()?;
