@@ -10,6 +10,8 @@ pub(crate) struct Options {
     pub(crate) selection: Selection,
     /// Keep the results that an interrupted run of the same commit already has.
     pub(crate) resume: bool,
+    /// Keep the results of all programs that passed in the last full run, at whatever commit.
+    pub(crate) failed: bool,
     /// Servers that may be missing.
     pub(crate) allow_missing: Vec<String>,
 }
@@ -23,6 +25,7 @@ impl Options {
                 ("--quick", _) => options.set_tier(Tier::Quick)?,
                 ("--full", _) => options.set_tier(Tier::Full)?,
                 ("--resume", _) => options.resume = true,
+                ("--failed", _) => options.failed = true,
                 ("--allow-missing", _) => {
                     let name = words.next().ok_or("--allow-missing needs the name of a server")?;
                     options.allow_missing.push((*name).to_owned());
@@ -32,8 +35,8 @@ impl Options {
                 (name, _) => options.selection.add(name)?,
             }
         }
-        if options.resume && options.tier != Tier::Full {
-            return Err("--resume continues a full run: add --full".to_owned());
+        if (options.resume || options.failed) && options.tier != Tier::Full {
+            return Err("--resume and --failed continue a full run: add --full".to_owned());
         }
         Ok(options)
     }
@@ -56,16 +59,23 @@ mod tests {
         let parsed = Options::parse(&["redis", "--full", "--resume", "--allow-missing", "a"]).unwrap();
         let mut selection = Selection::default();
         selection.add("redis").unwrap();
-        let expected = Options { tier: Tier::Full, selection, resume: true, allow_missing: vec!["a".into()] };
+        let allow_missing = vec!["a".to_owned()];
+        let expected =
+            Options { tier: Tier::Full, selection, resume: true, allow_missing, ..Options::default() };
         assert_eq!(parsed, expected);
         assert_eq!(Options::parse(&["--allow-missing=b"]).unwrap().allow_missing, ["b"]);
     }
 
     #[test]
     fn contradictions_and_unknown_words_are_errors() {
-        for words in
-            [&["--allow-missing"][..], &["--fast"], &["--quick", "--full"], &["--resume"], &["redsi"]]
-        {
+        for words in [
+            &["--allow-missing"][..],
+            &["--fast"],
+            &["--quick", "--full"],
+            &["--resume"],
+            &["--failed"],
+            &["redsi"],
+        ] {
             assert!(Options::parse(words).is_err(), "{words:?}");
         }
     }

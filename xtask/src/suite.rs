@@ -27,9 +27,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
             // Programs that no longer exist leave the summary.
             summary.0.retain(|line| programs.iter().any(|program| program.name() == line.program));
         }
-        if options.resume {
-            tally = summary.resume(&mut programs, &commit);
-            println!("kept from an earlier run of {commit}: {tally}; programs to run: {}", programs.len());
+        if options.resume || options.failed {
+            tally = summary.resume(&mut programs, (!options.failed).then_some(commit.as_str()));
+            println!("kept from an earlier run: {tally}; programs to run: {}", programs.len());
         }
     }
 

@@ -27,10 +27,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether the program need not run again at this commit. Two trees with changes look the same here but may differ,
-    /// so their results are never kept.
-    fn is_kept_at(&self, commit: &str) -> bool {
-        self.commit == commit && !commit.ends_with(CHANGES) && self.tally.failed == 0
+    /// Whether the program passed. Two trees with changes look the same here but may differ, so their results never
+    /// count.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.tally.failed == 0 && !self.commit.ends_with(CHANGES)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -69,11 +69,12 @@ impl Summary {
         self.0.iter().find(|line| line.program == program)
     }
 
-    /// Removes the programs that already passed at this commit, and returns their counts.
-    pub(crate) fn resume(&self, programs: &mut Vec<Program>, commit: &str) -> Tally {
+    /// Removes the programs that already passed, at this commit if one is given, and returns their counts.
+    pub(crate) fn resume(&self, programs: &mut Vec<Program>, commit: Option<&str>) -> Tally {
         let mut kept = Tally::default();
+        let is_kept = |line: &&Line| line.has_passed() && commit.is_none_or(|commit| line.commit == commit);
         programs.retain(|program| {
-            let line = self.get(&program.name()).filter(|line| line.is_kept_at(commit));
+            let line = self.get(&program.name()).filter(is_kept);
             line.inspect(|line| kept.add(&line.tally)).is_none()
         });
         kept
@@ -152,8 +153,18 @@ mod tests {
     /// The counts that a resumed run starts with, and the programs that it still runs.
     fn resumed(line: Line, commit: &str) -> (Tally, usize) {
         let mut programs = vec![Program::executable("a"), Program::executable("b")];
-        let kept = Summary(vec![line]).resume(&mut programs, commit);
+        let kept = Summary(vec![line]).resume(&mut programs, Some(commit));
         (kept, programs.len())
+    }
+
+    #[test]
+    fn run_of_the_failed_programs_keeps_those_that_passed_at_another_commit() {
+        let mut failed = line("test b", "old");
+        failed.tally.failed = 1;
+        let summary = Summary(vec![line("test a", "old"), failed]);
+        let mut programs = ["a", "b", "c"].map(Program::executable).to_vec();
+        assert_eq!(summary.resume(&mut programs, None), line("test a", "old").tally);
+        assert_eq!(programs, ["b", "c"].map(Program::executable));
     }
 
     #[test]
