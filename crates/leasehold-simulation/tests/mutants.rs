@@ -31,8 +31,12 @@ const CASES: &[(Mutant, &str)] = &[
 ];
 
 /// Seeds to begin with, for bugs that few schedules show.
-const SEEDS: &[(Mutant, u64)] =
-    &[(Mutant::GrantExtendsSession, 200), (Mutant::UnpolledClaimHolds, 1195), (Mutant::QuorumReusesIds, 167)];
+const SEEDS: &[(Mutant, u64)] = &[
+    (Mutant::GrantExtendsSession, 200),
+    (Mutant::UnpolledClaimHolds, 1195),
+    (Mutant::UnpolledClaimHolds, 1299),
+    (Mutant::QuorumReusesIds, 167),
+];
 
 /// Bugs of the quorum, which is judged by what is left on its members.
 const QUORUM: &[Mutant] = &[Mutant::QuorumKeepsAMinority, Mutant::HalfIsAMajority];
