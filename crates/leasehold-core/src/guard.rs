@@ -61,6 +61,21 @@ impl Guard {
         self.0.hold.token()
     }
 
+    /// The fencing token as the signed number that SQL databases store. No token is larger than `i64::MAX`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert_eq!(u64::try_from(guard.token_i64()), Ok(guard.token()));
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn token_i64(&self) -> i64 {
+        i64::try_from(self.token()).expect("a hold believes no grant whose token is above i64::MAX")
+    }
+
     /// What is held.
     pub fn key(&self) -> &Key {
         &self.0.claim.key

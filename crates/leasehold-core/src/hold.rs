@@ -161,6 +161,14 @@ impl Hold {
     ///
     /// `asked` is when the request was sent that says so: one from before the last change only prolongs.
     pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment, asked: Moment) -> bool {
+        if i64::try_from(token).is_err() {
+            // No store draws such a number, and SQL databases could not store it.
+            tracing::error!(
+                "the store granted a token above i64::MAX: its record of the last token is damaged"
+            );
+            self.end(Loss::Gone);
+            return false;
+        }
         let mut inner = self.settle();
         if matches!(inner.stage, Stage::Over(_)) && !Mutant::LossIsNotFinal.lives() {
             return false;
@@ -267,4 +275,20 @@ impl Hold {
 
 fn deadline(inner: &Inner) -> Moment {
     inner.cap.map_or(inner.valid_until, |cap| cap.min(inner.valid_until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TestClock;
+
+    #[test]
+    fn token_that_fits_no_signed_number_is_not_believed() {
+        let at = |nanos| Moment::from_nanos(nanos);
+        let hold = || Hold::new(Arc::new(TestClock::new()), None);
+        assert!(hold().grant(i64::MAX.unsigned_abs(), 1, at(u64::MAX), at(0)));
+        let damaged = hold();
+        assert!(!damaged.grant(i64::MAX.unsigned_abs() + 1, 1, at(u64::MAX), at(0)));
+        assert_eq!(damaged.stage(), Stage::Over(Loss::Gone));
+    }
 }
