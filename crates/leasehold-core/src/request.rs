@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::capability::Feature;
 use crate::claim::{Claim, IfBusy, Units};
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::keeper::Ended;
@@ -158,6 +159,11 @@ impl<G: From<Guard>> Request<G> {
             if let Some(owner) = &self.options.owner
                 && let Some(guard) = owner.join(&claim.key, self.limit, self.units, keeper.store_id())?
             {
+                match Box::pin(self.publish_again(&guard, limit)).await {
+                    // It was lost since, so there is nothing to join: campaign anew.
+                    Err(error) if error.kind() == ErrorKind::Lost => continue,
+                    published => published?,
+                }
                 return Ok(Some(guard.into()));
             }
             let mut pending = keeper.enter(claim, self.options.renewal, self.options.max_hold)?;
@@ -204,6 +210,16 @@ impl<G: From<Guard>> Request<G> {
                 }
             }
         }
+    }
+
+    /// Publishes the value of a campaign whose owner leads already.
+    async fn publish_again(&self, guard: &Guard, limit: Option<Moment>) -> Result<()> {
+        if self.feature != Feature::Election {
+            return Ok(());
+        }
+        let keeper = self.client.keeper();
+        let one_call = keeper.clock.now() + keeper.call_timeout;
+        guard.publish(&self.value, limit.map_or(one_call, |limit| limit.min(one_call))).await
     }
 
     /// The claim of one attempt. Everything that can be wrong with it is found here, before it is sent.
