@@ -17,7 +17,8 @@ use crate::request::Request;
 /// - **Fair**, also to those who ask for many: small requests do not overtake a large one.
 /// - **Expiring**: every acquisition has its own lease; [`Guard::valid_for`] reads it, [`Guard::renew`] extends
 ///   it. Permits of a process that dies come back by themselves.
-/// - **Cannot be inflated**: a permit is given back by its own guard, once.
+/// - **Cannot be inflated**: a permit is given back by its own guard, once. Permits that were acquired together can be given
+///   back one by one: [`Guard::release_permits`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
