@@ -110,5 +110,5 @@ pub use semaphore::Semaphore;
 pub use signal::LossSignal;
 pub use store::{Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
 pub use ticket::Ticket;
-pub use usage::Usage;
+pub use usage::{Mode, Usage};
 pub use watch::Watch;

@@ -14,6 +14,7 @@ use crate::guard::Guard;
 use crate::keeper::Ended;
 use crate::key::Key;
 use crate::options::Options;
+use crate::semaphore::Semaphore;
 
 /// Something that can be acquired: a lock, a side of a read-write lock, some permits.
 ///
@@ -226,6 +227,9 @@ impl<G: From<Guard>> Request<G> {
     fn claim(&self, wait: Wait) -> Result<Claim> {
         let key = self.key()?;
         self.client.info().require(self.feature).map_err(|error| error.on(&key))?;
+        if self.feature == Feature::Semaphore && self.limit > Semaphore::MAX_PERMITS {
+            return Err(Error::new(ErrorKind::Invalid, Semaphore::too_many()).on(&key));
+        }
         let mut claim = self.client.claim_for(&key, self.limit, self.units, &self.options)?;
         claim.if_busy = if matches!(wait, Wait::Not) { IfBusy::Leave } else { IfBusy::Queue };
         claim.value = self.value.clone();

@@ -264,7 +264,7 @@ pub struct Holder {
     pub seat: u64,
     /// Its fencing token.
     pub token: u64,
-    /// The units it holds.
+    /// The units it holds: the permits of a semaphore. Of a lock, [`Snapshot::mode`] says what they mean.
     pub units: u64,
     /// Its label.
     pub label: String,
@@ -295,7 +295,7 @@ pub struct Holder {
 pub struct Waiter {
     /// Its place.
     pub seat: u64,
-    /// The units it waits for.
+    /// The units it waits for, as in [`Holder::units`].
     pub units: u64,
     /// Its label.
     pub label: String,

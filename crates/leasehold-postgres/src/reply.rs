@@ -67,11 +67,13 @@ fn refusal(why: &str, n: u64) -> Error {
                 Duration::from_millis(n)
             ),
         ),
-        "units" => Error::new(ErrorKind::Invalid, format!("cannot hold that many units: hold from 1 to {n}")),
+        "units" => {
+            Error::new(ErrorKind::Invalid, format!("cannot hold that many permits: hold from 1 to {n}"))
+        }
         "lowered" => Error::new(
             ErrorKind::Invalid,
             format!(
-                "cannot hold that many units: the limit was lowered to {n}: ask for fewer, or raise the limit"
+                "cannot hold that many permits: the limit was lowered to {n}: ask for fewer, or raise the limit"
             ),
         ),
         "uncounted" => conflict("in use, but not as a latch: count down on another key"),

@@ -221,11 +221,11 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
                  it grants again in {number} ms, or when its clock is set right"
             ),
         ),
-        "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {number} units")),
+        "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {number} permits")),
         "lowered" => (
             ErrorKind::Invalid,
             format!(
-                "cannot hold that many units: the limit was lowered to {number}: ask for fewer, or raise the limit"
+                "cannot hold that many permits: the limit was lowered to {number}: ask for fewer, or raise the limit"
             ),
         ),
         "uncounted" => {
