@@ -304,7 +304,7 @@ impl ClientBuilder {
     }
 
     /// What to call this store where several are used together: the same everywhere, different for each store.
-    /// `leasehold::connect` uses the URL, without its password.
+    /// `leasehold::connect` uses the URL, without its user and password.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
         self
