@@ -194,6 +194,7 @@ impl Latch {
     /// The key as the store shows it now. Repeats its request until `until`.
     async fn snapshot(&self, until: Moment) -> Result<Option<Snapshot>> {
         let (key, keeper) = (Key::new(&self.key)?, self.client.keeper());
+        keeper.check_runtime()?;
         keeper.retry_until(&key, until, || keeper.store.inspect(&key)).await
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::relay::{MustAsk, can_be_passed};
 use super::tables::Stand;
-use super::{Keeper, Leaving, Tries, closed};
+use super::{Keeper, Leaving, Tries};
 use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, ErrorKind, Result};
@@ -105,7 +105,7 @@ impl Pending {
             // The keeper withdraws the claim if nobody polls this future for long, or when the client is closed. The
             // mark of that withdrawal does not last, so no further copy may be sent after it.
             match self.hold.stage() {
-                Stage::Over(Loss::Closed) => return Err(closed().on(&self.claim.key)),
+                Stage::Over(Loss::Closed) => return Err(keeper.why_closed().on(&self.claim.key)),
                 Stage::Over(_) => return Ok(Some(Stand::Gone)),
                 Stage::Pending | Stage::Held => {}
             }
@@ -146,7 +146,7 @@ impl Pending {
             },
         };
         match stage {
-            Stage::Over(Loss::Closed) => Err(closed().on(&self.claim.key)),
+            Stage::Over(Loss::Closed) => Err(self.keeper.why_closed().on(&self.claim.key)),
             Stage::Over(_) => Ok(Some(Ended::Gone)),
             _ => {
                 let now = self.keeper.clock.now();

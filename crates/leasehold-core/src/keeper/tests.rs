@@ -1,5 +1,6 @@
 //! The runtime on the memory store, in paused time.
 
+mod ended;
 mod outages;
 mod sessions_under_faults;
 mod shared_leases;
