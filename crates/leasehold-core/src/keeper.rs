@@ -277,7 +277,9 @@ impl Tries {
 
     /// Sleeps before the next try, or gives the error back when there is to be none.
     pub(crate) async fn pause_after(&mut self, error: Error, clock: &dyn Clock) -> Result<()> {
-        let pause = back_off(self.failed, RETRY_FIRST, RETRY_LONGEST);
+        // An earlier try would be in vain.
+        let pause =
+            back_off(self.failed, RETRY_FIRST, RETRY_LONGEST).max(error.retry_after().unwrap_or_default());
         self.failed += 1;
         if !error.is_retryable() || clock.now() + pause >= self.until {
             let in_doubt = if error.kind() == ErrorKind::Unavailable { self.doubt.take() } else { None };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::capability::Feature;
 use crate::claim::{Claim, IfBusy, Units};
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::keeper::Ended;
@@ -168,7 +168,16 @@ impl<G: From<Guard>> Request<G> {
                 return Ok(Some(guard.into()));
             }
             let mut pending = keeper.enter(claim, self.options.renewal, self.options.max_hold)?;
-            match pending.settle(limit).await? {
+            let settled = pending.settle(limit).await;
+            if let Err(error) = &settled
+                && let Some(pause) = Self::worth_waiting(error, wait, limit, &*clock)
+            {
+                tracing::info!(key = self.key, %error, ?pause, "waiting until the store can grant again");
+                drop(pending);
+                Box::pin(tokio::time::sleep(pause)).await;
+                continue;
+            }
+            match settled? {
                 None => {
                     let (claim, hold) = pending.into_parts();
                     let guard = Guard::new(self.client.life().clone(), claim, hold);
@@ -211,6 +220,18 @@ impl<G: From<Guard>> Request<G> {
                 }
             }
         }
+    }
+
+    /// For how long to wait before the store can grant again, if it says so and the caller waits for that long.
+    fn worth_waiting(
+        error: &Error,
+        wait: Wait,
+        limit: Option<Moment>,
+        clock: &dyn Clock,
+    ) -> Option<Duration> {
+        let pause = error.retry_after()?;
+        let ends = limit.is_some_and(|limit| clock.now() + pause >= limit);
+        (!matches!(wait, Wait::Not) && !ends).then_some(pause)
     }
 
     /// Publishes the value of a campaign whose owner leads already.

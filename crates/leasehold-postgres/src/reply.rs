@@ -60,13 +60,12 @@ fn refusal(why: &str, n: u64) -> Error {
     let conflict = |message: &str| Error::new(ErrorKind::Conflict, message);
     let error = match why {
         "limit" => Usage(n).conflict(),
-        "young" => Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "too young to vote: it may have forgotten a claim, and counts again in {:?}",
-                Duration::from_millis(n)
-            ),
-        ),
+        "young" => {
+            let left = Duration::from_millis(n);
+            let message =
+                format!("too young to vote: it may have forgotten a claim, and counts again in {left:?}");
+            Error::new(ErrorKind::Unavailable, message).after(left)
+        }
         "units" => {
             Error::new(ErrorKind::Invalid, format!("cannot hold that many permits: hold from 1 to {n}"))
         }

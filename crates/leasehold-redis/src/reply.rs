@@ -210,10 +210,12 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
             ErrorKind::Conflict,
             "something else is stored under this lock's name: choose another name or database".to_owned(),
         ),
-        "young" => (
-            ErrorKind::Unavailable,
-            format!("too young to vote: it may have forgotten a claim, and counts again in {number} ms"),
-        ),
+        "young" => {
+            let message =
+                format!("too young to vote: it may have forgotten a claim, and counts again in {number} ms");
+            return Error::new(ErrorKind::Unavailable, message)
+                .after(Duration::from_millis(number.unsigned_abs()));
+        }
         "ahead" => (
             ErrorKind::Unavailable,
             format!(

@@ -321,11 +321,9 @@ fn check_age(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<()> {
     if left == 0 {
         return Ok(());
     }
-    let message = format!(
-        "too young to vote: it may have forgotten a claim, and counts again in {:?}",
-        Duration::from_millis(left)
-    );
-    Err(Error::new(ErrorKind::Unavailable, message).on(ledger.key()))
+    let left = Duration::from_millis(left);
+    let message = format!("too young to vote: it may have forgotten a claim, and counts again in {left:?}");
+    Err(Error::new(ErrorKind::Unavailable, message).after(left).on(ledger.key()))
 }
 
 /// How the claim stands now.
