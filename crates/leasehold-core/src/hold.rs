@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::caller::Caller;
 use crate::clock::{Clock, Moment, sleep_until};
 use crate::mutant::Mutant;
 
@@ -85,6 +86,8 @@ pub(crate) struct Hold {
     changed: Notify,
     /// A copy of its claim was sent and not answered.
     in_doubt: AtomicBool,
+    /// Who acquires it.
+    pub(crate) caller: Caller,
 }
 
 impl Hold {
@@ -100,7 +103,7 @@ impl Hold {
             asked: false,
         };
         let (changed, in_doubt) = (Notify::new(), AtomicBool::new(true));
-        Self { clock, max_hold, inner: Mutex::new(inner), changed, in_doubt }
+        Self { clock, max_hold, inner: Mutex::new(inner), changed, in_doubt, caller: Caller::current() }
     }
 
     /// Every copy of its claim that was sent has been answered: none can arrive after its withdrawal.

@@ -16,6 +16,7 @@ mod pending;
 mod polling;
 mod relay;
 mod rounds;
+mod self_wait;
 mod tables;
 mod task;
 mod wakes;

@@ -40,6 +40,7 @@ mod answer;
 mod attempt;
 pub mod blocking;
 mod book;
+mod caller;
 mod capability;
 mod check;
 mod claim;
@@ -57,6 +58,8 @@ mod key;
 mod latch;
 pub mod layers;
 pub mod local;
+#[cfg(test)]
+mod logs;
 mod memory;
 mod multi;
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! A claim between its first byte and its guard.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::relay::{MustAsk, can_be_passed};
@@ -32,17 +33,19 @@ pub(crate) enum Ended {
 /// Withdraws its claim when it is dropped, wherever that happens.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    keeper: Arc<Keeper>,
-    claim: Claim,
-    hold: Arc<Hold>,
-    started: Moment,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) claim: Claim,
+    pub(super) hold: Arc<Hold>,
+    pub(super) started: Moment,
     settled: bool,
+    /// The caller has been warned that it waits for itself.
+    pub(super) warned: AtomicBool,
 }
 
 impl Pending {
     pub(super) fn new(keeper: Arc<Keeper>, claim: Claim, hold: Arc<Hold>) -> Self {
         let started = keeper.clock.now();
-        Self { keeper, claim, hold, started, settled: false }
+        Self { keeper, claim, hold, started, settled: false, warned: AtomicBool::new(false) }
     }
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
@@ -137,7 +140,13 @@ impl Pending {
 
     /// Waits in the queue. The keeper renews the place and hears of the promotion.
     async fn turn(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
-        let granted = self.hold.wait_for(|stage, _| (stage != Stage::Pending).then_some(stage));
+        let granted = async {
+            tokio::select! {
+                biased;
+                stage = self.hold.wait_for(|stage, _| (stage != Stage::Pending).then_some(stage)) => stage,
+                never = Box::pin(self.warn_of_self_wait()) => match never {},
+            }
+        };
         let stage = match limit {
             None => granted.await,
             Some(limit) => tokio::select! {

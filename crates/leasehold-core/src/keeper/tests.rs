@@ -2,6 +2,7 @@
 
 mod ended;
 mod outages;
+mod self_wait;
 mod sessions_under_faults;
 mod shared_leases;
 mod unpolled;
