@@ -76,6 +76,14 @@ impl Guard {
         i64::try_from(self.token()).expect("a hold believes no grant whose token is above i64::MAX")
     }
 
+    /// How often the wait for it lost its place in the queue and started again at the back, behind clients that came later.
+    ///
+    /// That happens if the store heard nothing from the waiter for too long: an outage, a paused process, or too much load.
+    /// Each time is also a `tracing` warning.
+    pub fn times_requeued(&self) -> u32 {
+        self.0.hold.times_requeued()
+    }
+
     /// What is held.
     pub fn key(&self) -> &Key {
         &self.0.claim.key

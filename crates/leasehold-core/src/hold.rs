@@ -4,7 +4,7 @@
 //! seen to be lost can never be seen valid again.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -86,6 +86,8 @@ pub(crate) struct Hold {
     changed: Notify,
     /// A copy of its claim was sent and not answered.
     in_doubt: AtomicBool,
+    /// How often its wait lost its place in the queue.
+    requeued: AtomicU32,
     /// Who acquires it.
     pub(crate) caller: Caller,
 }
@@ -103,7 +105,15 @@ impl Hold {
             asked: false,
         };
         let (changed, in_doubt) = (Notify::new(), AtomicBool::new(true));
-        Self { clock, max_hold, inner: Mutex::new(inner), changed, in_doubt, caller: Caller::current() }
+        Self {
+            clock,
+            max_hold,
+            inner: Mutex::new(inner),
+            changed,
+            in_doubt,
+            requeued: AtomicU32::new(0),
+            caller: Caller::current(),
+        }
     }
 
     /// Every copy of its claim that was sent has been answered: none can arrive after its withdrawal.
@@ -114,6 +124,15 @@ impl Hold {
     /// Whether a copy of its claim may still be on the way.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::Acquire)
+    }
+
+    /// Notes how often its wait lost its place in the queue.
+    pub(crate) fn note_requeued(&self, times: u32) {
+        self.requeued.store(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn times_requeued(&self) -> u32 {
+        self.requeued.load(Ordering::Relaxed)
     }
 
     /// The state, after time has had its say.

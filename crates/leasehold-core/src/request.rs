@@ -154,7 +154,7 @@ impl<G: From<Guard>> Request<G> {
             Wait::For(limit) => Some(clock.now() + limit),
             Wait::Not | Wait::Forever => None,
         };
-        let mut failed = 0;
+        let (mut failed, mut requeued) = (0, 0);
         loop {
             let claim = self.claim(wait)?;
             if let Some(owner) = &self.options.owner
@@ -180,6 +180,7 @@ impl<G: From<Guard>> Request<G> {
             match settled? {
                 None => {
                     let (claim, hold) = pending.into_parts();
+                    hold.note_requeued(requeued);
                     let guard = Guard::new(self.client.life().clone(), claim, hold);
                     if let Some(owner) = &self.options.owner {
                         owner.note(&guard);
@@ -194,6 +195,7 @@ impl<G: From<Guard>> Request<G> {
                 }
                 // The place was lost, or the store has no queue: again, after a random pause.
                 Some(ended) => {
+                    let was_queued = pending.was_queued();
                     drop(pending);
                     let over = match (ended, self.if_gone, wait) {
                         (Ended::Gone, IfGone::Fail(why), _) => Some(why),
@@ -205,6 +207,14 @@ impl<G: From<Guard>> Request<G> {
                     };
                     if let Some(why) = over {
                         return Err(Error::new(ErrorKind::Lost, why).on(&self.key()?));
+                    }
+                    if was_queued && ended == Ended::Gone {
+                        requeued += 1;
+                        tracing::warn!(
+                            key = self.key,
+                            times = requeued,
+                            "lost its place in the queue: waiting anew, at the back"
+                        );
                     }
                     let mut pause = self.options.retry_pause(failed);
                     failed += 1;

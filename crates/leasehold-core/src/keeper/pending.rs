@@ -38,6 +38,8 @@ pub(crate) struct Pending {
     pub(super) hold: Arc<Hold>,
     pub(super) started: Moment,
     settled: bool,
+    /// The store has given it a place in the queue.
+    queued: bool,
     /// The caller has been warned that it waits for itself.
     pub(super) warned: AtomicBool,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Pending {
 impl Pending {
     pub(super) fn new(keeper: Arc<Keeper>, claim: Claim, hold: Arc<Hold>) -> Self {
         let started = keeper.clock.now();
-        Self { keeper, claim, hold, started, settled: false, warned: AtomicBool::new(false) }
+        Self { keeper, claim, hold, started, settled: false, queued: false, warned: AtomicBool::new(false) }
     }
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
@@ -68,7 +70,10 @@ impl Pending {
             Some(Stand::Gone) => Ok(Some(Ended::Gone)),
             // Who does not queue is not waiting for others, but for word of the session.
             Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => Box::pin(self.confirm()).await,
-            Some(Stand::Waiting) => self.turn(limit).await,
+            Some(Stand::Waiting) => {
+                self.queued = true;
+                self.turn(limit).await
+            }
         }
     }
 
@@ -95,6 +100,11 @@ impl Pending {
                 return None;
             }
         }
+    }
+
+    /// Whether the store has given it a place in the queue.
+    pub(crate) fn was_queued(&self) -> bool {
+        self.queued
     }
 
     /// The first round trip; `None` when the wait limit cut it short. An unknown outcome is asked about again, with

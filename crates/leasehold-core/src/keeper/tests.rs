@@ -2,6 +2,7 @@
 
 mod ended;
 mod outages;
+mod places;
 mod self_wait;
 mod sessions_under_faults;
 mod shared_leases;
