@@ -52,7 +52,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
     let mut row = Row::arriving(claim, now);
     if row.least > head.effective {
         let message = format!(
-            "cannot hold {} units: the limit was lowered to {}: ask for fewer, or raise the limit",
+            "cannot hold {} permits: the limit was lowered to {}: ask for fewer, or raise the limit",
             row.least, head.effective
         );
         return Err(Error::new(ErrorKind::Invalid, message).on(ledger.key()));
