@@ -36,6 +36,7 @@ const FULL: &[(&str, &str, &str)] = &[
     ("leasehold-mysql", "power", "power cuts"),
     ("leasehold-sqlite", "power", "power cuts"),
     ("leasehold-etcd", "power", "power cuts"),
+    ("leasehold-sqlite", "versions", "the versions of rusqlite"),
     ("leasehold-bench", "soak", "soak"),
 ];
 

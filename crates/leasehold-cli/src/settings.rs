@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use leasehold::{Key, Options, WHOLE};
+use leasehold::{Key, Options, Semaphore};
 
 use crate::args::{ElectArgs, HoldArgs, RunArgs, WorkArgs};
 use crate::exit::{Exit, Failure};
@@ -147,8 +147,8 @@ fn parse_permits(text: &str) -> Result<Mode, Failure> {
         None => {
             Err(usage(format!("--permits \"{}\" is not of the form N/M, such as 1/3", text.escape_debug())))
         }
-        Some((_, of)) if of == 0 || of > WHOLE => {
-            Err(usage(format!("--permits {text}: there must be 1 to {WHOLE} permits")))
+        Some((_, of)) if of == 0 || of > Semaphore::MAX_PERMITS => {
+            Err(usage(format!("--permits {text}: a semaphore has 1 to {} permits", Semaphore::MAX_PERMITS)))
         }
         Some((0, _)) => Err(usage(format!("--permits {text}: take at least 1"))),
         Some((wanted, of)) if wanted > of => {

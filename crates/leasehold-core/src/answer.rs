@@ -65,7 +65,7 @@ impl Answer {
 pub struct Grant {
     /// Its place, never reused.
     pub seat: u64,
-    /// The number of the write that made it hold: larger than that of any earlier grant of the key.
+    /// The number of the write that made it hold: larger than that of any earlier grant of the key, and at most `i64::MAX`.
     pub token: u64,
     /// The units it holds.
     pub units: u64,

@@ -119,6 +119,8 @@ pub enum Feature {
     Semaphore,
     /// [`Semaphore::resize`](crate::Semaphore::resize).
     Resize,
+    /// [`Guard::release_permits`](crate::Guard::release_permits).
+    PartialRelease,
     /// [`Latch`](crate::Latch).
     Latch,
     /// [`Election`](crate::Election).
@@ -147,6 +149,7 @@ impl Feature {
         Self::Upgrade,
         Self::Semaphore,
         Self::Resize,
+        Self::PartialRelease,
         Self::Latch,
         Self::Election,
         Self::Job,
@@ -166,6 +169,7 @@ impl Feature {
             Self::Semaphore => &[Capability::Units, Capability::Sum],
             Self::Upgrade => &[Capability::Units, Capability::AmendUnits],
             Self::Resize => &[Capability::Units, Capability::Sum, Capability::Limit],
+            Self::PartialRelease => &[Capability::Units, Capability::Sum, Capability::AmendUnits],
             Self::Latch => &[Capability::Units, Capability::Queue, Capability::Count, Capability::Evict],
             Self::Election => &[Capability::Value],
             Self::Job => &[Capability::Tail],
@@ -186,6 +190,7 @@ impl Feature {
             Self::Upgrade => "upgrade and downgrade",
             Self::Semaphore => "semaphore",
             Self::Resize => "semaphore resize",
+            Self::PartialRelease => "release of single permits",
             Self::Latch => "latch",
             Self::Election => "election",
             Self::Job => "job",

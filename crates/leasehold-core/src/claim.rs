@@ -7,6 +7,8 @@ use std::time::Duration;
 pub use crate::answer::{Answer, Grant, Place, Released};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
+use crate::semaphore::Semaphore;
+use crate::usage::Usage;
 
 /// The limit of a lock: a writer (and a mutex) takes all of it, a reader one unit.
 ///
@@ -310,12 +312,14 @@ impl Claim {
     /// `Invalid`, naming the number that is out of range.
     pub fn check(&self) -> Result<()> {
         let (most, limit) = (self.units.most(), self.limit);
-        let problem = if limit == 0 || limit > WHOLE {
-            format!("the limit is {limit}, it must be 1 to {WHOLE}")
+        let problem = if limit == 0 {
+            "a semaphore with zero permits: it has at least 1".to_owned()
+        } else if limit > WHOLE {
+            Semaphore::too_many()
         } else if most == 0 {
-            "zero units asked for: ask for at least 1".to_owned()
+            "zero permits asked for: ask for at least 1".to_owned()
         } else if most > limit {
-            format!("{most} units of a limit of {limit} asked for: they can never fit")
+            format!("{most} permits asked for of {}: they can never fit", Usage(limit))
         } else if self.token_above > MAX_TOKEN {
             format!("a token above {} asked for: there is none", self.token_above)
         } else if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {

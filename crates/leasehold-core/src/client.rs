@@ -24,7 +24,8 @@ use crate::watch::Watch;
 /// A client of a store. Cheap to clone; clones share one background task.
 ///
 /// The task lives on the tokio runtime that called [`new`](Client::new) (or the one given to the
-/// [builder](Client::builder)). When that runtime ends, guards are lost by their deadline.
+/// [builder](Client::builder)). When that runtime ends, guards are lost by their deadline, waits end with an error, and
+/// further calls are refused.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -113,6 +114,7 @@ impl Client {
     pub async fn inspect(&self, key: impl AsRef<str>) -> Result<Option<Snapshot>> {
         let key = Key::new(key)?;
         let keeper = self.keeper();
+        keeper.check_runtime()?;
         keeper.call(keeper.store.inspect(&key)).await.map_err(|error| error.on(&key))
     }
 
@@ -135,6 +137,7 @@ impl Client {
     pub async fn list(&self, prefix: &str) -> Result<Vec<Snapshot>> {
         self.info().require(Feature::List)?;
         let keeper = self.keeper();
+        keeper.check_runtime()?;
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -168,6 +171,7 @@ impl Client {
         self.info().require(Feature::Evict)?;
         let key = Key::new(key)?;
         let keeper = self.keeper();
+        keeper.check_runtime()?;
         keeper.call(keeper.store.evict(&key, token)).await.map_err(|error| error.on(&key))
     }
 
@@ -180,6 +184,7 @@ impl Client {
     pub async fn ask(&self, key: impl AsRef<str>, token: u64) -> Result<bool> {
         self.info().require(Feature::Ask)?;
         let key = Key::new(key)?;
+        self.keeper().check_runtime()?;
         let claim = Claim::new(key, WHOLE, Units::Exactly(WHOLE))?;
         Ok(self.keeper().amend(&claim, &Change::Ask(token)).await? == Answer::Done)
     }
@@ -304,7 +309,7 @@ impl ClientBuilder {
     }
 
     /// What to call this store where several are used together: the same everywhere, different for each store.
-    /// `leasehold::connect` uses the URL, without its password.
+    /// `leasehold::connect` uses the URL, without its user and password.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
         self

@@ -12,6 +12,7 @@ use futures_util::Stream;
 use crate::capability::Feature;
 use crate::claim::{Answer, Change, Released, Units, WHOLE};
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::hold::Loss;
@@ -57,6 +58,8 @@ impl Election {
     }
 
     /// What to acquire to lead, publishing `value`: `acquire`, `try_acquire` and `acquire_within` as everywhere.
+    ///
+    /// If the same [`Owner`](crate::Owner) leads already, this publishes `value` in the term that it has.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -178,15 +181,8 @@ impl Leader {
     /// # Errors
     /// `Lost` when this is not the leader any more.
     pub async fn proclaim(&self, value: impl AsRef<[u8]> + Send) -> Result<()> {
-        let hand = self.0.hand();
-        let change = Change::Value { to: value.as_ref().into(), op: hand.next_change() };
-        match hand.life.0.amend(&hand.claim, &change).await? {
-            Answer::Gone => {
-                hand.hold.end(Loss::Gone);
-                Err(self.0.lost_error(Loss::Gone))
-            }
-            _ => Ok(()),
-        }
+        let keeper = &self.0.hand().life.0;
+        self.0.publish(value.as_ref(), keeper.clock.now() + keeper.call_timeout).await
     }
 
     /// Gives the leadership up.
@@ -195,6 +191,21 @@ impl Leader {
     /// As [`Guard::release`].
     pub async fn resign(self) -> Result<Released> {
         self.0.release().await
+    }
+}
+
+impl Guard {
+    /// Publishes another value with the claim, and repeats the request until `until`.
+    pub(crate) async fn publish(&self, value: &[u8], until: Moment) -> Result<()> {
+        let (hand, keeper) = (self.hand(), &self.hand().life.0);
+        let change = Change::Value { to: value.into(), op: hand.next_change() };
+        let answer =
+            keeper.retry_until(self.key(), until, || keeper.store.amend(&hand.claim, &change)).await?;
+        if answer == Answer::Gone {
+            hand.hold.end(Loss::Gone);
+            return Err(self.lost_error(Loss::Gone));
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The one error type: a kind to match on, a sentence that says what to do, and the cause.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::key::Key;
 
@@ -82,13 +83,21 @@ struct Parts {
     message: String,
     key: Option<Key>,
     store: Option<&'static str>,
+    retry_after: Option<Duration>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error of this kind; `message` is lower case, without a full stop, and says what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Parts { kind, message: message.into(), key: None, store: None, source: None }))
+        Self(Box::new(Parts {
+            kind,
+            message: message.into(),
+            key: None,
+            store: None,
+            retry_after: None,
+            source: None,
+        }))
     }
 
     /// Names the key, unless one is named already.
@@ -109,6 +118,25 @@ impl Error {
     pub fn at(mut self, store: &'static str) -> Self {
         self.0.store.get_or_insert(store);
         self
+    }
+
+    /// Says when the same call can succeed at the earliest.
+    #[must_use]
+    pub fn after(mut self, wait: Duration) -> Self {
+        self.0.retry_after = Some(wait);
+        self
+    }
+
+    /// When the same call can succeed at the earliest, counted from when it failed. `None` where the store does not know.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "too young to vote").after(Duration::from_secs(9));
+    /// assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 
     /// Adds the cause.

@@ -62,7 +62,7 @@ impl Gate {
 /// The same gate as a condition in SQL: for a row of yours with a column that remembers the last token.
 ///
 /// This is also the optimistic lock of the database world, with the token as the version: an update that touches
-/// no row came too late.
+/// no row came too late. Bind [`Guard::token_i64`](crate::Guard::token_i64): most SQL drivers take signed numbers only.
 ///
 /// ```
 /// use leasehold_core::FenceColumn;

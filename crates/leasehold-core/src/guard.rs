@@ -61,6 +61,29 @@ impl Guard {
         self.0.hold.token()
     }
 
+    /// The fencing token as the signed number that SQL databases store. No token is larger than `i64::MAX`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let guard = client.mutex("orders/42").acquire().await?;
+    /// assert_eq!(u64::try_from(guard.token_i64()), Ok(guard.token()));
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn token_i64(&self) -> i64 {
+        i64::try_from(self.token()).expect("a hold believes no grant whose token is above i64::MAX")
+    }
+
+    /// How often the wait for it lost its place in the queue and started again at the back, behind clients that came later.
+    ///
+    /// That happens if the store heard nothing from the waiter for too long: an outage, a paused process, or too much load.
+    /// Each time is also a `tracing` warning.
+    pub fn times_requeued(&self) -> u32 {
+        self.0.hold.times_requeued()
+    }
+
     /// What is held.
     pub fn key(&self) -> &Key {
         &self.0.claim.key

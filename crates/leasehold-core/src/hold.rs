@@ -4,12 +4,13 @@
 //! seen to be lost can never be seen valid again.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::caller::Caller;
 use crate::clock::{Clock, Moment, sleep_until};
 use crate::mutant::Mutant;
 
@@ -85,6 +86,10 @@ pub(crate) struct Hold {
     changed: Notify,
     /// A copy of its claim was sent and not answered.
     in_doubt: AtomicBool,
+    /// How often its wait lost its place in the queue.
+    requeued: AtomicU32,
+    /// Who acquires it.
+    pub(crate) caller: Caller,
 }
 
 impl Hold {
@@ -100,7 +105,15 @@ impl Hold {
             asked: false,
         };
         let (changed, in_doubt) = (Notify::new(), AtomicBool::new(true));
-        Self { clock, max_hold, inner: Mutex::new(inner), changed, in_doubt }
+        Self {
+            clock,
+            max_hold,
+            inner: Mutex::new(inner),
+            changed,
+            in_doubt,
+            requeued: AtomicU32::new(0),
+            caller: Caller::current(),
+        }
     }
 
     /// Every copy of its claim that was sent has been answered: none can arrive after its withdrawal.
@@ -111,6 +124,15 @@ impl Hold {
     /// Whether a copy of its claim may still be on the way.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::Acquire)
+    }
+
+    /// Notes how often its wait lost its place in the queue.
+    pub(crate) fn note_requeued(&self, times: u32) {
+        self.requeued.store(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn times_requeued(&self) -> u32 {
+        self.requeued.load(Ordering::Relaxed)
     }
 
     /// The state, after time has had its say.
@@ -161,6 +183,14 @@ impl Hold {
     ///
     /// `asked` is when the request was sent that says so: one from before the last change only prolongs.
     pub(crate) fn grant(&self, token: u64, units: u64, valid_until: Moment, asked: Moment) -> bool {
+        if i64::try_from(token).is_err() {
+            // No store draws such a number, and SQL databases could not store it.
+            tracing::error!(
+                "the store granted a token above i64::MAX: its record of the last token is damaged"
+            );
+            self.end(Loss::Gone);
+            return false;
+        }
         let mut inner = self.settle();
         if matches!(inner.stage, Stage::Over(_)) && !Mutant::LossIsNotFinal.lives() {
             return false;
@@ -267,4 +297,20 @@ impl Hold {
 
 fn deadline(inner: &Inner) -> Moment {
     inner.cap.map_or(inner.valid_until, |cap| cap.min(inner.valid_until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TestClock;
+
+    #[test]
+    fn token_that_fits_no_signed_number_is_not_believed() {
+        let at = |nanos| Moment::from_nanos(nanos);
+        let hold = || Hold::new(Arc::new(TestClock::new()), None);
+        assert!(hold().grant(i64::MAX.unsigned_abs(), 1, at(u64::MAX), at(0)));
+        let damaged = hold();
+        assert!(!damaged.grant(i64::MAX.unsigned_abs() + 1, 1, at(u64::MAX), at(0)));
+        assert_eq!(damaged.stage(), Stage::Over(Loss::Gone));
+    }
 }

@@ -16,6 +16,7 @@ mod pending;
 mod polling;
 mod relay;
 mod rounds;
+mod self_wait;
 mod tables;
 mod task;
 mod wakes;
@@ -36,7 +37,7 @@ use crate::capability::Renewal;
 use crate::claim::{Answer, Change, Claim, ClaimId, Inbox};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{Hold, Loss};
+use crate::hold::{Hold, Loss, Stage};
 use crate::key::Key;
 use crate::pause::back_off;
 use crate::store::{Fut, Store};
@@ -88,8 +89,10 @@ impl Keeper {
         let opening = keeper.clone();
         let opened = runtime
             .spawn(async move { opening.call(opening.store.open(inbox, wakes::sink(&opening))).await });
-        opened.await.unwrap_or_else(|_| Err(closed()))?;
-        runtime.spawn(task::run(keeper.clone()));
+        opened.await.unwrap_or_else(|_| Err(runtime_ended()))?;
+        // Made here: a runtime can end before it polls its new task even once.
+        let stopped = task::Stopped(keeper.clone());
+        runtime.spawn(task::run(keeper.clone(), stopped));
         Ok(Arc::new(Lifeline(keeper)))
     }
 
@@ -129,7 +132,30 @@ impl Keeper {
     }
 
     fn check(&self, tables: &Tables) -> Result<()> {
-        if tables.closing || self.stopped.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+        match (tables.closing, self.stopped.load(Ordering::Acquire)) {
+            (true, _) => Err(closed()),
+            (false, true) => Err(runtime_ended()),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Fails if the runtime has ended. A closed client may still look.
+    pub(crate) fn check_runtime(&self) -> Result<()> {
+        let has_ended = self.stopped.load(Ordering::Acquire) && !self.lock().closing;
+        if has_ended { Err(runtime_ended()) } else { Ok(()) }
+    }
+
+    /// Why a wait has ended although its limit has not passed.
+    fn why_closed(&self) -> Error {
+        self.check_open().err().unwrap_or_else(closed)
+    }
+
+    /// Ends all waits: the runtime has ended, so nothing would hear of a grant any more.
+    fn end_waits(&self) {
+        let tables = self.lock();
+        for entry in tables.entries.values().filter(|entry| entry.hold.stage() == Stage::Pending) {
+            entry.hold.end(Loss::Closed);
+        }
     }
 
     /// The answer to a claim's own request that was sent at `sent`.
@@ -228,7 +254,13 @@ fn lost_already() -> Error {
 }
 
 fn closed() -> Error {
-    Error::new(ErrorKind::Unavailable, "the client is closed, or its runtime has ended: connect again")
+    Error::new(ErrorKind::Unavailable, "the client is closed: connect again")
+}
+
+fn runtime_ended() -> Error {
+    let message = "the tokio runtime on which this client was connected has ended, so nothing would renew its locks: \
+                   connect on a runtime that lives as long as the client (`ClientBuilder::runtime`)";
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// How often and until when a call is tried again.
@@ -246,7 +278,9 @@ impl Tries {
 
     /// Sleeps before the next try, or gives the error back when there is to be none.
     pub(crate) async fn pause_after(&mut self, error: Error, clock: &dyn Clock) -> Result<()> {
-        let pause = back_off(self.failed, RETRY_FIRST, RETRY_LONGEST);
+        // An earlier try would be in vain.
+        let pause =
+            back_off(self.failed, RETRY_FIRST, RETRY_LONGEST).max(error.retry_after().unwrap_or_default());
         self.failed += 1;
         if !error.is_retryable() || clock.now() + pause >= self.until {
             let in_doubt = if error.kind() == ErrorKind::Unavailable { self.doubt.take() } else { None };

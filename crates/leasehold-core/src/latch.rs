@@ -14,13 +14,18 @@ use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::request::{IfGone, Request};
 use crate::store::{Holder, Snapshot};
+use crate::usage::Usage;
 
 /// How soon a latch is set again that others are still leaving.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often a waiter looks whether the latch has been set.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// A count that goes down to zero, and those who wait for that.
 ///
-/// A latch that was never set, or has reached zero, is open: waiting for it returns at once. It belongs to no
+/// A latch that was never set, or has reached zero, is open: waiting for it returns at once, unless it
+/// [`must_exist`](Latch::must_exist). It belongs to no
 /// process: without [`lives_for`](Latch::lives_for) it stays until it is counted down or deleted.
 ///
 /// The store remembers every count-down (8 bytes) until the latch opens, so that a repeated request counts once, and
@@ -45,6 +50,14 @@ pub struct Latch {
     client: Client,
     key: String,
     lives_for: Option<Duration>,
+    if_unset: IfUnset,
+}
+
+/// What a waiter does that finds no latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfUnset {
+    Pass,
+    Wait,
 }
 
 impl Latch {
@@ -53,7 +66,7 @@ impl Latch {
     pub const LIMIT: u64 = WHOLE - 1;
 
     pub(crate) fn new(client: &Client, key: &str) -> Self {
-        Self { client: client.clone(), key: key.to_owned(), lives_for: None }
+        Self { client: client.clone(), key: key.to_owned(), lives_for: None, if_unset: IfUnset::Pass }
     }
 
     /// Opens by itself after this time, counted from `set`: for latches whose users may all die.
@@ -70,6 +83,27 @@ impl Latch {
     /// ```
     pub fn lives_for(mut self, time: Duration) -> Self {
         self.lives_for = Some(time);
+        self
+    }
+
+    /// Makes waiters wait until the latch has been set, and then until it is open. Without this, a latch that is not set
+    /// counts as open, also if its name was mistyped.
+    ///
+    /// An open latch leaves no trace. So waiters must come before it opens, and a latch that opens within a quarter of a
+    /// second after it was set can be missed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let ready = client.latch("workers ready");
+    /// assert!(ready.wait_within(Duration::ZERO).await?); // not set, so it is open
+    /// assert!(!ready.clone().must_exist().wait_within(Duration::ZERO).await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn must_exist(mut self) -> Self {
+        self.if_unset = IfUnset::Wait;
         self
     }
 
@@ -194,6 +228,7 @@ impl Latch {
     /// The key as the store shows it now. Repeats its request until `until`.
     async fn snapshot(&self, until: Moment) -> Result<Option<Snapshot>> {
         let (key, keeper) = (Key::new(&self.key)?, self.client.keeper());
+        keeper.check_runtime()?;
         keeper.retry_until(&key, until, || keeper.store.inspect(&key)).await
     }
 
@@ -208,7 +243,9 @@ impl Latch {
     /// # Errors
     /// `Lost` when the latch is deleted meanwhile.
     pub async fn wait(&self) -> Result<()> {
-        if self.is_open().await? {
+        if self.if_unset == IfUnset::Wait {
+            self.wait_until_set(None).await?;
+        } else if self.is_open().await? {
             return Ok(());
         }
         let passed = self.passage().acquire().await?;
@@ -234,7 +271,11 @@ impl Latch {
     /// As [`wait`](Self::wait).
     pub async fn wait_within(&self, limit: Duration) -> Result<bool> {
         let started = tokio::time::Instant::now();
-        if let Ok(is_open) = tokio::time::timeout(limit, self.is_open()).await
+        if self.if_unset == IfUnset::Wait {
+            if !self.wait_until_set(Some(limit)).await? {
+                return Ok(false);
+            }
+        } else if let Ok(is_open) = tokio::time::timeout(limit, self.is_open()).await
             && is_open?
         {
             return Ok(true);
@@ -265,6 +306,24 @@ impl Latch {
         match self.latch(self.one_call()).await? {
             Some(latch) => self.client.evict(&self.key, latch.token).await,
             None => Ok(false),
+        }
+    }
+
+    /// Waits until the latch is set. `false` if it is not within `limit`.
+    async fn wait_until_set(&self, limit: Option<Duration>) -> Result<bool> {
+        let (key, clock) = (self.require()?, &self.client.keeper().clock);
+        let until = limit.map(|limit| clock.now() + limit);
+        loop {
+            match self.snapshot(self.one_call()).await? {
+                Some(now) if now.limit != Self::LIMIT => return Err(Usage(now.limit).conflict().on(&key)),
+                Some(now) if now.holders.iter().any(|holder| holder.count.is_some()) => return Ok(true),
+                _ => {}
+            }
+            let left = until.map_or(Duration::MAX, |until| until.since(clock.now()));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            tokio::time::sleep(left.min(LOOK_EVERY)).await;
         }
     }
 

@@ -40,6 +40,7 @@ mod answer;
 mod attempt;
 pub mod blocking;
 mod book;
+mod caller;
 mod capability;
 mod check;
 mod claim;
@@ -57,6 +58,8 @@ mod key;
 mod latch;
 pub mod layers;
 pub mod local;
+#[cfg(test)]
+mod logs;
 mod memory;
 mod multi;
 #[doc(hidden)]
@@ -110,5 +113,5 @@ pub use semaphore::Semaphore;
 pub use signal::LossSignal;
 pub use store::{Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
 pub use ticket::Ticket;
-pub use usage::Usage;
+pub use usage::{Mode, Usage};
 pub use watch::Watch;

@@ -53,7 +53,8 @@ is_a_part!(Guard, ReadGuard, UpgradableGuard, WriteGuard, Leader);
 ///
 /// They are acquired one after the other in the order of (store, key), whatever order they were named in: everybody
 /// who names the same stores by the same [names](crate::ClientBuilder::name) goes the same way, so nobody waits in
-/// a circle. One wait limit covers all of them.
+/// a circle. The name of a client that `leasehold::connect` made is its URL without user and password, so use the same
+/// URL for a store in every process. One wait limit covers all of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -152,7 +153,15 @@ impl Multi {
         }
         if let Some(twice) = parts.windows(2).find(|pair| (pair[0].0, &pair[0].1) == (pair[1].0, &pair[1].1))
         {
-            let message = "named twice in one multi-lock: it would wait for itself";
+            let mut message = "named twice in one multi-lock: it would wait for itself".to_owned();
+            let [one, two] = [0, 1].map(|n| twice[n].2.client().keeper().store_id());
+            if one != two {
+                message += &format!(
+                    "; two clients of different stores are both called \"{}\": connect them by URL, or name them \
+                     (`ClientBuilder::name`)",
+                    twice[0].0
+                );
+            }
             return Err(Error::new(ErrorKind::Invalid, message).on(&twice[0].1));
         }
         Ok(parts.into_iter().map(|(_, _, part)| part).collect())

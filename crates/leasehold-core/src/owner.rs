@@ -16,6 +16,9 @@ use crate::key::Key;
 /// same owner, kind and units gives another guard of the same hold, at once and with the same token; the lock is
 /// given back with the last of them. Anything else is a new claim.
 ///
+/// Without an owner, a task that acquires a mutex that it holds waits for itself; after a second a warning says so
+/// (`tracing`).
+///
 /// A reader that asks to write, or a writer that asks to read, gets an error: it would wait for itself.
 ///
 /// ```

@@ -8,11 +8,13 @@ use std::time::Duration;
 use crate::capability::Feature;
 use crate::claim::{Claim, IfBusy, Units};
 use crate::client::Client;
+use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::keeper::Ended;
 use crate::key::Key;
 use crate::options::Options;
+use crate::semaphore::Semaphore;
 
 /// Something that can be acquired: a lock, a side of a read-write lock, some permits.
 ///
@@ -152,18 +154,33 @@ impl<G: From<Guard>> Request<G> {
             Wait::For(limit) => Some(clock.now() + limit),
             Wait::Not | Wait::Forever => None,
         };
-        let mut failed = 0;
+        let (mut failed, mut requeued) = (0, 0);
         loop {
             let claim = self.claim(wait)?;
             if let Some(owner) = &self.options.owner
                 && let Some(guard) = owner.join(&claim.key, self.limit, self.units, keeper.store_id())?
             {
+                match Box::pin(self.publish_again(&guard, limit)).await {
+                    // It was lost since, so there is nothing to join: campaign anew.
+                    Err(error) if error.kind() == ErrorKind::Lost => continue,
+                    published => published?,
+                }
                 return Ok(Some(guard.into()));
             }
             let mut pending = keeper.enter(claim, self.options.renewal, self.options.max_hold)?;
-            match pending.settle(limit).await? {
+            let settled = pending.settle(limit).await;
+            if let Err(error) = &settled
+                && let Some(pause) = Self::worth_waiting(error, wait, limit, &*clock)
+            {
+                tracing::info!(key = self.key, %error, ?pause, "waiting until the store can grant again");
+                drop(pending);
+                Box::pin(tokio::time::sleep(pause)).await;
+                continue;
+            }
+            match settled? {
                 None => {
                     let (claim, hold) = pending.into_parts();
+                    hold.note_requeued(requeued);
                     let guard = Guard::new(self.client.life().clone(), claim, hold);
                     if let Some(owner) = &self.options.owner {
                         owner.note(&guard);
@@ -178,6 +195,7 @@ impl<G: From<Guard>> Request<G> {
                 }
                 // The place was lost, or the store has no queue: again, after a random pause.
                 Some(ended) => {
+                    let was_queued = pending.was_queued();
                     drop(pending);
                     let over = match (ended, self.if_gone, wait) {
                         (Ended::Gone, IfGone::Fail(why), _) => Some(why),
@@ -189,6 +207,14 @@ impl<G: From<Guard>> Request<G> {
                     };
                     if let Some(why) = over {
                         return Err(Error::new(ErrorKind::Lost, why).on(&self.key()?));
+                    }
+                    if was_queued && ended == Ended::Gone {
+                        requeued += 1;
+                        tracing::warn!(
+                            key = self.key,
+                            times = requeued,
+                            "lost its place in the queue: waiting anew, at the back"
+                        );
                     }
                     let mut pause = self.options.retry_pause(failed);
                     failed += 1;
@@ -206,10 +232,35 @@ impl<G: From<Guard>> Request<G> {
         }
     }
 
+    /// For how long to wait before the store can grant again, if it says so and the caller waits for that long.
+    fn worth_waiting(
+        error: &Error,
+        wait: Wait,
+        limit: Option<Moment>,
+        clock: &dyn Clock,
+    ) -> Option<Duration> {
+        let pause = error.retry_after()?;
+        let ends = limit.is_some_and(|limit| clock.now() + pause >= limit);
+        (!matches!(wait, Wait::Not) && !ends).then_some(pause)
+    }
+
+    /// Publishes the value of a campaign whose owner leads already.
+    async fn publish_again(&self, guard: &Guard, limit: Option<Moment>) -> Result<()> {
+        if self.feature != Feature::Election {
+            return Ok(());
+        }
+        let keeper = self.client.keeper();
+        let one_call = keeper.clock.now() + keeper.call_timeout;
+        guard.publish(&self.value, limit.map_or(one_call, |limit| limit.min(one_call))).await
+    }
+
     /// The claim of one attempt. Everything that can be wrong with it is found here, before it is sent.
     fn claim(&self, wait: Wait) -> Result<Claim> {
         let key = self.key()?;
         self.client.info().require(self.feature).map_err(|error| error.on(&key))?;
+        if self.feature == Feature::Semaphore && self.limit > Semaphore::MAX_PERMITS {
+            return Err(Error::new(ErrorKind::Invalid, Semaphore::too_many()).on(&key));
+        }
         let mut claim = self.client.claim_for(&key, self.limit, self.units, &self.options)?;
         claim.if_busy = if matches!(wait, Wait::Not) { IfBusy::Leave } else { IfBusy::Queue };
         claim.value = self.value.clone();

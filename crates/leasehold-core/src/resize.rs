@@ -1,11 +1,13 @@
 //! Holding more or fewer units than before, in place.
 
-use crate::claim::{Answer, Change, IfBusy};
+use crate::capability::Feature;
+use crate::claim::{Answer, Change, IfBusy, WHOLE};
 use crate::clock::{Moment, sleep_until};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::{Loss, Stage};
 use crate::mutant::Mutant;
+use crate::usage::Usage;
 
 /// How long a change of units may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,50 @@ pub(crate) enum Resize {
 }
 
 impl Guard {
+    /// Gives `n` of a semaphore's permits back and keeps the others. Clients that wait for permits can have them immediately.
+    ///
+    /// The token and the lease stay as they are, and [`units`](Guard::units) says how many permits are left.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+    /// # use leasehold_core::{Client, Memory};
+    /// # let client = Client::new(Memory::new()).await?;
+    /// let permits = client.semaphore("api calls", 3);
+    /// let mut guard = permits.permits(3).acquire().await?;
+    /// guard.release_permits(2).await?;
+    /// assert_eq!((guard.units(), permits.available().await?), (1, 2));
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, or if the store does not answer, the permits may have been given back or not. The next
+    /// renewal finds out how many are left.
+    ///
+    /// # Errors
+    /// `Invalid` for zero, for more permits than the guard has, for all of them ([`release`](Guard::release) does that),
+    /// for a lock, and while the owner has other guards of this hold. `Lost` if the permits were lost.
+    pub async fn release_permits(&mut self, n: u64) -> Result<()> {
+        let (held, limit) = (self.units(), self.hand().claim.limit);
+        let problem = match n {
+            _ if limit == WHOLE => format!("is {}, which has no permits: release the guard", Usage(limit)),
+            0 => "zero permits given back: name at least 1".to_owned(),
+            _ if n > held => format!("{n} permits given back, but the guard has {held}"),
+            _ if n == held => format!("{n} permits given back are all that the guard has: call `release`"),
+            _ => {
+                self.hand()
+                    .life
+                    .0
+                    .store
+                    .info()
+                    .require(Feature::PartialRelease)
+                    .map_err(|e| e.on(self.key()))?;
+                return self.resize(held - n, Resize::Try).await.map(drop);
+            }
+        };
+        Err(Error::new(ErrorKind::Invalid, problem).on(self.key()))
+    }
+
     /// Holds this many units instead. `false` when they were not to be had within the wait.
     pub(crate) async fn resize(&self, units: u64, wait: Resize) -> Result<bool> {
         self.hand().close()?;

@@ -13,9 +13,9 @@ use crate::options::Options;
 use crate::request::Request;
 use crate::resize::Resize;
 
-const READ: u64 = 1;
+pub(crate) const READ: u64 = 1;
 /// Two of these do not fit beside each other, but readers fit beside one.
-const UPGRADABLE: u64 = WHOLE / 2 + 1;
+pub(crate) const UPGRADABLE: u64 = WHOLE / 2 + 1;
 
 /// A lock that many may share for reading and one may have for writing.
 ///

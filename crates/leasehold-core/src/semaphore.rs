@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::attempt::{Attempt, ask};
 use crate::capability::Feature;
-use crate::claim::{Change, Claim, Units};
+use crate::claim::{Change, Claim, Units, WHOLE};
 use crate::client::Client;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -17,7 +17,8 @@ use crate::request::Request;
 /// - **Fair**, also to those who ask for many: small requests do not overtake a large one.
 /// - **Expiring**: every acquisition has its own lease; [`Guard::valid_for`] reads it, [`Guard::renew`] extends
 ///   it. Permits of a process that dies come back by themselves.
-/// - **Cannot be inflated**: a permit is given back by its own guard, once.
+/// - **Cannot be inflated**: a permit is given back by its own guard, once. Permits that were acquired together can be given
+///   back one by one: [`Guard::release_permits`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -40,6 +41,14 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
+    /// The most permits that a semaphore can have: larger limits mark locks and latches.
+    pub const MAX_PERMITS: u64 = WHOLE - 2;
+
+    /// Why a semaphore with more permits is refused.
+    pub(crate) fn too_many() -> String {
+        format!("too many permits: a semaphore has at most {}", Self::MAX_PERMITS)
+    }
+
     pub(crate) fn new(client: &Client, key: &str, limit: u64) -> Self {
         let options = client.defaults().clone();
         Self { client: client.clone(), key: key.to_owned(), limit, options }

@@ -70,7 +70,7 @@ pub struct Promotion {
 /// # Laws
 /// 1. **Exclusion**: no grant makes the units held exceed the limit.
 /// 2. **Order**: grants follow the queue, unless [`Info::ordered`] is false or the claim barges.
-/// 3. **Token**: every grant carries a number larger than that of every earlier grant of the key.
+/// 3. **Token**: every grant carries a number larger than that of every earlier grant of the key, and at most `i64::MAX`.
 /// 4. **Lease**: a claim that is not renewed for its lease (or, waiting, for its patience) ends, by the
 ///    store's own clock, and a dead claim never revives. Promotion does not move a lease.
 /// 5. **Every call** ends: with an answer, `Unavailable` (nothing was sent) or `Indeterminate`.
@@ -264,7 +264,7 @@ pub struct Holder {
     pub seat: u64,
     /// Its fencing token.
     pub token: u64,
-    /// The units it holds.
+    /// The units it holds: the permits of a semaphore. Of a lock, [`Snapshot::mode`] says what they mean.
     pub units: u64,
     /// Its label.
     pub label: String,
@@ -295,7 +295,7 @@ pub struct Holder {
 pub struct Waiter {
     /// Its place.
     pub seat: u64,
-    /// The units it waits for.
+    /// The units it waits for, as in [`Holder::units`].
     pub units: u64,
     /// Its label.
     pub label: String,

@@ -60,18 +60,19 @@ fn refusal(why: &str, n: u64) -> Error {
     let conflict = |message: &str| Error::new(ErrorKind::Conflict, message);
     let error = match why {
         "limit" => Usage(n).conflict(),
-        "young" => Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "too young to vote: it may have forgotten a claim, and counts again in {:?}",
-                Duration::from_millis(n)
-            ),
-        ),
-        "units" => Error::new(ErrorKind::Invalid, format!("cannot hold that many units: hold from 1 to {n}")),
+        "young" => {
+            let left = Duration::from_millis(n);
+            let message =
+                format!("too young to vote: it may have forgotten a claim, and counts again in {left:?}");
+            Error::new(ErrorKind::Unavailable, message).after(left)
+        }
+        "units" => {
+            Error::new(ErrorKind::Invalid, format!("cannot hold that many permits: hold from 1 to {n}"))
+        }
         "lowered" => Error::new(
             ErrorKind::Invalid,
             format!(
-                "cannot hold that many units: the limit was lowered to {n}: ask for fewer, or raise the limit"
+                "cannot hold that many permits: the limit was lowered to {n}: ask for fewer, or raise the limit"
             ),
         ),
         "uncounted" => conflict("in use, but not as a latch: count down on another key"),

@@ -4,7 +4,7 @@ use leasehold_core::url::Query;
 use leasehold_core::{Error, Quorum, Result};
 
 use crate::store::Redis;
-use crate::url::ABOUT;
+use crate::url::{ABOUT, PORT};
 
 /// The parameters that are about the quorum; all others are the members'.
 const OURS: &[&str] = &["max_lease", "member_timeout", "restart_quarantine"];
@@ -29,7 +29,14 @@ const OURS: &[&str] = &["max_lease", "member_timeout", "restart_quarantine"];
 pub fn redlock(url: &str) -> Result<Quorum> {
     let (members, mut ours) = split(url)?;
     let mut quorum = Quorum::builder();
+    let mut servers: Vec<String> = Vec::new();
     for (host, url) in members {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let server = if has_port { host.clone() } else { format!("{host}:{PORT}") };
+        if servers.contains(&server) {
+            return Err(invalid(&format!("the server {server} is named twice: it would have two votes")));
+        }
+        servers.push(server);
         quorum = quorum.member(host, Redis::from_url(&url)?);
     }
     if let Some(limit) = ours.duration("max_lease")? {
@@ -94,6 +101,7 @@ mod tests {
         assert!(refusal("redlock://a,b,c?what=no").contains("what"));
         assert!(!refusal("redlock://u:hunter2@a,b,").contains("hunter2"));
         assert!(refusal("redlock://a,b,a").contains("named twice"));
+        assert!(refusal("redlock://a,b,a:6379").contains("the server a:6379 is named twice"));
         refusal("redlock://a,b");
     }
 }

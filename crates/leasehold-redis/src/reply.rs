@@ -210,10 +210,12 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
             ErrorKind::Conflict,
             "something else is stored under this lock's name: choose another name or database".to_owned(),
         ),
-        "young" => (
-            ErrorKind::Unavailable,
-            format!("too young to vote: it may have forgotten a claim, and counts again in {number} ms"),
-        ),
+        "young" => {
+            let message =
+                format!("too young to vote: it may have forgotten a claim, and counts again in {number} ms");
+            return Error::new(ErrorKind::Unavailable, message)
+                .after(Duration::from_millis(number.unsigned_abs()));
+        }
         "ahead" => (
             ErrorKind::Unavailable,
             format!(
@@ -221,11 +223,11 @@ fn refusal(word: &str, number: Option<i64>) -> Error {
                  it grants again in {number} ms, or when its clock is set right"
             ),
         ),
-        "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {number} units")),
+        "units" => (ErrorKind::Invalid, format!("cannot hold that many: there are {number} permits")),
         "lowered" => (
             ErrorKind::Invalid,
             format!(
-                "cannot hold that many units: the limit was lowered to {number}: ask for fewer, or raise the limit"
+                "cannot hold that many permits: the limit was lowered to {number}: ask for fewer, or raise the limit"
             ),
         ),
         "uncounted" => {

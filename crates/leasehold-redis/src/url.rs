@@ -8,7 +8,7 @@ pub(crate) use leasehold_core::url::Login;
 use leasehold_core::url::{self, About, TlsFiles, Url};
 use leasehold_core::{Error, Result};
 
-const PORT: u16 = 6379;
+pub(crate) const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// What URLs are about here.

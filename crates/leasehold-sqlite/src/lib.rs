@@ -7,6 +7,7 @@ mod fence;
 mod format;
 mod job;
 mod ledger;
+mod linked;
 mod location;
 mod office;
 mod place;

@@ -8,8 +8,8 @@ use leasehold_core::local::Network;
 use leasehold_core::url::{About, PathUrl};
 use leasehold_core::{Check, Error, ErrorKind, Result, Warnings};
 
-use crate::place;
 use crate::settings::{Settings, SyncMode};
+use crate::{linked, place};
 
 /// What URLs are about here.
 const ABOUT: About = About {
@@ -79,8 +79,9 @@ pub(crate) fn prepare(path: &Path, network: Network, warnings: &Warnings) -> Res
     let directory =
         fs::canonicalize(directory).map_err(|e| refused(directory, "cannot open the directory", e))?;
     trust(&directory)?;
-    let mut checks =
-        vec![place::file_system(&directory, network).map_err(|e| refused(&directory, "cannot examine", e))?];
+    let file_system =
+        place::file_system(&directory, network).map_err(|e| refused(&directory, "cannot examine", e))?;
+    let mut checks = vec![file_system, linked::check()];
     // Before anything is created there.
     warnings.judge(&checks, "sqlite")?;
     let path = directory.join(name);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Client, Error, ErrorKind, Memory, Result, Store};
 
+use crate::name::name_of;
 use crate::quorum::open_quorum;
 use crate::redact::{redact, scrub};
 
@@ -109,7 +110,8 @@ const SCHEMES: &[Scheme] = &[
 /// # Errors
 /// As [`open`], and when the store cannot be reached or refuses us. Passwords are never part of a message.
 pub async fn connect(url: &str) -> Result<Client> {
-    Client::new(open(url)?).await.map_err(|error| without_secrets(error, url))
+    let connected = Client::builder().name(name_of(url)).connect(open(url)?).await;
+    connected.map_err(|error| without_secrets(error, url))
 }
 
 /// The store that the URL names, for a client with settings of its own. Sends nothing yet.
@@ -203,6 +205,8 @@ fn memory(url: &str) -> Result<Arc<dyn Store>> {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::Multi;
+
     use super::*;
 
     fn refusal(url: &str) -> (ErrorKind, String) {
@@ -274,6 +278,33 @@ mod tests {
     #[test]
     fn a_memory_url_has_nothing_but_a_name() {
         assert_eq!(refusal("memory://a?b").0, ErrorKind::Invalid);
+    }
+
+    #[tokio::test]
+    async fn multi_lock_spans_two_urls_of_one_kind() {
+        let (a, b) = (connect("memory://multi-a").await.unwrap(), connect("memory://multi-b").await.unwrap());
+        let order = async |first: &Client, second: &Client| {
+            let multi = Multi::new().and(first.mutex("k")).and(second.mutex("k"));
+            let held = multi.acquire().await.unwrap();
+            let tokens: Vec<_> = held.guards().iter().map(|guard| guard.token()).collect();
+            let on_a = a.inspect("k").await.unwrap().unwrap().holders[0].token;
+            let on_b = b.inspect("k").await.unwrap().unwrap().holders[0].token;
+            held.release().await.unwrap();
+            assert_eq!(tokens, [on_a, on_b], "not in the order of the URLs");
+        };
+        // Tokens of two stores that count alike tell nothing apart.
+        b.mutex("k").acquire().await.unwrap().release().await.unwrap();
+        order(&a, &b).await;
+        order(&b, &a).await;
+    }
+
+    #[tokio::test]
+    async fn multi_lock_refuses_one_url_named_twice() {
+        let (one, two) = (connect("memory://twice").await.unwrap(), connect("memory://twice").await.unwrap());
+        let refused = Multi::new().and(one.mutex("k")).and(two.mutex("k")).acquire().await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+        let (one, two) = (connect("memory://").await.unwrap(), connect("memory://").await.unwrap());
+        assert!(Multi::new().and(one.mutex("k")).and(two.mutex("k")).acquire().await.is_ok());
     }
 
     #[test]

@@ -204,6 +204,7 @@
 //! against.
 
 mod connect;
+mod name;
 mod quorum;
 mod redact;
 

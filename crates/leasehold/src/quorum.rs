@@ -5,6 +5,7 @@ use std::sync::Arc;
 use leasehold_core::url::{About, Query};
 use leasehold_core::{Quorum, Result, Store};
 
+use crate::name::name_of;
 use crate::redact::redact;
 
 /// What these URLs are about.
@@ -30,9 +31,17 @@ pub(crate) fn open_quorum(
     }
     let mut settings = Query::parse(ABOUT, &settings.join("&"))?;
     let mut quorum = Quorum::builder();
+    let mut servers: Vec<String> = Vec::new();
     for member in members {
         if is_quorum(member) {
             return Err(ABOUT.invalid("a quorum cannot be a member of another: name its members"));
+        }
+        for server in servers_of(member) {
+            if servers.contains(&server) {
+                let message = format!("the server {server} is named twice: its members would fail together");
+                return Err(ABOUT.invalid(message));
+            }
+            servers.push(server);
         }
         quorum = quorum.member(redact(member), open(member)?);
     }
@@ -47,6 +56,22 @@ pub(crate) fn open_quorum(
     }
     settings.done(KNOWN)?;
     Ok(Arc::new(quorum.build()?))
+}
+
+/// The servers that a member's URL names, with their ports. Empty for files, and where several members can share what the
+/// URL names: Sentinels, or the agent of several datacentres.
+fn servers_of(url: &str) -> Vec<String> {
+    let name = name_of(url);
+    let Some((scheme, rest)) = name.split_once("://") else { return Vec::new() };
+    let port = match scheme {
+        "redis" | "rediss" => "6379",
+        "postgres" | "postgresql" => "5432",
+        "mysql" | "mariadb" => "3306",
+        _ => return Vec::new(),
+    };
+    let hosts = rest.split(['/', '?']).next().unwrap_or_default().split(',').filter(|host| !host.is_empty());
+    let has_port = |host: &str| host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    hosts.map(|host| if has_port(host) { host.to_owned() } else { format!("{host}:{port}") }).collect()
 }
 
 /// Whether a URL is one of these.
@@ -110,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn members_may_share_sentinels_and_differ_in_ports() {
+        let urls = [
+            "redis+sentinel://s1,s2/a,redis+sentinel://s1,s2/b,redis+sentinel://s1,s2/c",
+            "redis://h:1,redis://h:2,redis://h:3",
+            "redis://h,postgres://h/d,mysql://h/d",
+        ];
+        for members in urls {
+            assert!(opened(&format!("quorum:{members}")).is_ok(), "{members}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_quorum_is_refused_and_says_why() {
         for (url, reason) in [
             ("quorum:", "separated by commas"),
@@ -119,6 +156,9 @@ mod tests {
             ("quorum:max_lease=x,memory://a,memory://b,memory://c", "max_lease"),
             ("quorum:lease=1s,memory://a,memory://b,memory://c", "known are"),
             ("quorum:memory://a,memory://b,quorum:/x", "member of another"),
+            ("quorum:redis://h/1,redis://h/2,redis://h/3", "the server h:6379 is named twice"),
+            ("quorum:redis://u:p@h:6379/1,rediss://[::1],redis://h", "the server h:6379 is named twice"),
+            ("quorum:postgres://a@h/one,mysql://h/d,postgres://b@h/two", "the server h:5432 is named twice"),
         ] {
             let error = opened(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -36,6 +36,9 @@ pub(crate) enum LatchVerb {
         /// Wait at most this long (10s, 1h 30m), then exit 75; default: for ever
         #[arg(long, value_name = "DUR", value_parser = duration::parse)]
         wait: Option<Duration>,
+        /// Wait until the latch has been set, then until it is open; without this, a latch that is not set is open
+        #[arg(long)]
+        must_exist: bool,
     },
     /// Show what is left of the count
     Show {

@@ -27,8 +27,13 @@ pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failu
             let left = find(client, &latch).count_down_by(count).await?;
             latch.print_count(left)
         }
-        LatchVerb::Wait { latch, wait: limit } => {
-            let end = wait(&latch, limit, client).await;
+        LatchVerb::Wait { latch, wait: limit, must_exist } => {
+            let found = find(client, &latch);
+            let (found, late) = match must_exist {
+                true => (found.must_exist(), "was not set, or is still closed"),
+                false => (found, "is still closed"),
+            };
+            let end = wait(&latch, &found, limit, late).await;
             // A wait that a signal has ended leaves the queue.
             let _ = timeout(farewell(&end), client.close()).await;
             end
@@ -63,9 +68,8 @@ async fn set(
     Err(Failure::new(Exit::Busy, message))
 }
 
-async fn wait(args: &LatchArgs, limit: Option<Duration>, client: &Client) -> Result<Exit, Failure> {
+async fn wait(args: &LatchArgs, latch: &Latch, limit: Option<Duration>, late: &str) -> Result<Exit, Failure> {
     let mut incoming = Incoming::listen().map_err(|error| system("cannot listen to signals", error))?;
-    let latch = find(client, args);
     let opened = async {
         match limit {
             Some(limit) => latch.wait_within(limit).await,
@@ -77,7 +81,7 @@ async fn wait(args: &LatchArgs, limit: Option<Duration>, client: &Client) -> Res
         signal = incoming.next() => Ok(Exit::Signal(signal.as_raw())),
         opened = opened => match opened? {
             true => args.print_count(0),
-            false => Err(Failure::new(Exit::Busy, format!("\"{}\" is still closed", args.key))),
+            false => Err(Failure::new(Exit::Busy, format!("\"{}\" {late}", args.key))),
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{Holder, Key, Latch, Snapshot, WHOLE, Waiter};
+use leasehold::{Holder, Key, Latch, Mode, Snapshot, WHOLE, Waiter};
 use serde::Serialize;
 
 use super::{Plain, Rough};
@@ -14,11 +14,14 @@ pub(crate) struct Resource {
     key: String,
     /// `null` when the key is free: then it has none.
     kind: Option<Kind>,
-    /// Likewise.
+    /// How many permits a semaphore has; `null` for everything else.
     limit: Option<u64>,
     holders: Vec<HolderShape>,
     waiters: Vec<WaiterShape>,
 }
+
+/// The mode that goes without saying.
+const EXCLUSIVE: &str = Mode::Exclusive.as_str();
 
 /// What the key is used as. An election and a job are locks to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +35,7 @@ enum Kind {
 impl Kind {
     fn of(snapshot: &Snapshot) -> Self {
         match snapshot.limit {
-            1 | WHOLE => Self::Lock,
+            WHOLE => Self::Lock,
             Latch::LIMIT => Self::Latch,
             _ => Self::Semaphore,
         }
@@ -42,7 +45,10 @@ impl Kind {
 #[derive(Debug, Serialize)]
 struct HolderShape {
     label: String,
-    units: u64,
+    /// `exclusive`, `upgradable` or `shared`; `null` for everything but locks.
+    mode: Option<&'static str>,
+    /// How many permits of a semaphore; `null` for everything else.
+    units: Option<u64>,
     token: u64,
     held_for_ms: u64,
     /// `null` for state that no process owns.
@@ -56,7 +62,10 @@ struct HolderShape {
 #[derive(Debug, Serialize)]
 struct WaiterShape {
     label: String,
-    units: u64,
+    /// As in [`HolderShape::mode`].
+    mode: Option<&'static str>,
+    /// As in [`HolderShape::units`].
+    units: Option<u64>,
     waiting_for_ms: u64,
     lease_remaining_ms: Option<u64>,
 }
@@ -69,50 +78,56 @@ impl Resource {
         snapshot.map_or_else(free, Self::from)
     }
 
-    fn units(&self, units: u64) -> String {
-        match self.limit {
-            Some(WHOLE) if units == WHOLE => "exclusive, ".to_owned(),
-            Some(WHOLE) if units == 1 => "shared, ".to_owned(),
-            Some(WHOLE) => "upgradable, ".to_owned(),
-            Some(1) => String::new(),
-            _ => format!("{units} {}, ", if units == 1 { "permit" } else { "permits" }),
+    /// Whether a claim is not exclusive: then people want to see the mode of each.
+    fn is_shared(&self) -> bool {
+        let holders = self.holders.iter().map(|holder| holder.mode);
+        holders
+            .chain(self.waiters.iter().map(|waiter| waiter.mode))
+            .any(|mode| mode.is_some_and(|mode| mode != EXCLUSIVE))
+    }
+
+    /// What a claim has or wants, with a comma after it; nothing where that goes without saying.
+    fn share(&self, mode: Option<&str>, units: Option<u64>) -> String {
+        match (mode, units) {
+            (Some(mode), _) if self.is_shared() => format!("{mode}, "),
+            (None, Some(1)) => "1 permit, ".to_owned(),
+            (None, Some(units)) => format!("{units} permits, "),
+            _ => String::new(),
         }
     }
 }
 
 impl From<Snapshot> for Resource {
-    fn from(mut snapshot: Snapshot) -> Self {
+    fn from(snapshot: Snapshot) -> Self {
         let kind = Kind::of(&snapshot);
-        show_as_one_of_one(&mut snapshot, kind);
+        let is_counted = kind == Kind::Semaphore;
+        let share = |units| (snapshot.mode(units).map(Mode::as_str), is_counted.then_some(units));
         Self {
             key: snapshot.key.as_str().to_owned(),
             kind: Some(kind),
-            limit: Some(snapshot.limit),
-            holders: snapshot.holders.into_iter().map(HolderShape::from).collect(),
-            waiters: snapshot.waiters.into_iter().map(WaiterShape::from).collect(),
+            limit: is_counted.then_some(snapshot.limit),
+            holders: snapshot
+                .holders
+                .iter()
+                .map(|holder| HolderShape::new(holder, share(holder.units)))
+                .collect(),
+            waiters: snapshot
+                .waiters
+                .iter()
+                .map(|waiter| WaiterShape::new(waiter, share(waiter.units)))
+                .collect(),
         }
     }
 }
 
-/// A lock that everybody wants as a whole is one of one to people: how finely it could be shared means nothing.
-/// Of a latch it never does.
-fn show_as_one_of_one(snapshot: &mut Snapshot, kind: Kind) {
-    let (holders, waiters) = (&mut snapshot.holders, &mut snapshot.waiters);
-    let mut units = holders.iter_mut().map(|h| &mut h.units).chain(waiters.iter_mut().map(|w| &mut w.units));
-    if kind == Kind::Latch || snapshot.limit == WHOLE && units.all(|units| *units == WHOLE) {
-        snapshot.limit = 1;
-        holders.iter_mut().for_each(|holder| holder.units = 1);
-        waiters.iter_mut().for_each(|waiter| waiter.units = 1);
-    }
-}
-
-impl From<Holder> for HolderShape {
-    fn from(holder: Holder) -> Self {
+impl HolderShape {
+    fn new(holder: &Holder, (mode, units): (Option<&'static str>, Option<u64>)) -> Self {
         // A latch uses its value for itself.
         let publishes = holder.count.is_none() && !holder.value.is_empty();
         Self {
-            label: holder.label,
-            units: holder.units,
+            label: holder.label.clone(),
+            mode,
+            units,
             token: holder.token,
             held_for_ms: millis(holder.held_for),
             lease_remaining_ms: holder.lease_left.map(millis),
@@ -120,9 +135,7 @@ impl From<Holder> for HolderShape {
             count: holder.count,
         }
     }
-}
 
-impl HolderShape {
     /// A latch is held by nobody.
     fn fmt_latch(&self, count: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n  {count} left, token {}, set for {}", self.token, Rough(self.held_for_ms))?;
@@ -130,11 +143,12 @@ impl HolderShape {
     }
 }
 
-impl From<Waiter> for WaiterShape {
-    fn from(waiter: Waiter) -> Self {
+impl WaiterShape {
+    fn new(waiter: &Waiter, (mode, units): (Option<&'static str>, Option<u64>)) -> Self {
         Self {
-            label: waiter.label,
-            units: waiter.units,
+            label: waiter.label.clone(),
+            mode,
+            units,
             waiting_for_ms: millis(waiter.waiting_for),
             lease_remaining_ms: waiter.lease_left.map(millis),
         }
@@ -148,8 +162,9 @@ impl fmt::Display for Resource {
         match (self.kind, self.limit) {
             (None, _) => return f.write_str("free"),
             (Some(Kind::Latch), _) => f.write_str("latch")?,
-            (Some(Kind::Lock), Some(WHOLE)) => f.write_str("read-write lock")?,
+            (Some(Kind::Lock), _) if self.is_shared() => f.write_str("read-write lock")?,
             (Some(Kind::Lock), _) => f.write_str("lock")?,
+            (Some(Kind::Semaphore), Some(1)) => f.write_str("1 permit")?,
             (Some(Kind::Semaphore), limit) => write!(f, "{} permits", limit.unwrap_or_default())?,
         }
         for holder in &self.holders {
@@ -157,8 +172,8 @@ impl fmt::Display for Resource {
                 holder.fmt_latch(count, f)?;
                 continue;
             }
-            let units = self.units(holder.units);
-            write!(f, "\n  held by {}, {units}token {}, ", Plain(&holder.label), holder.token)?;
+            let share = self.share(holder.mode, holder.units);
+            write!(f, "\n  held by {}, {share}token {}, ", Plain(&holder.label), holder.token)?;
             if let Some(value) = &holder.value {
                 write!(f, "value \"{}\", ", Plain(value))?;
             }
@@ -169,8 +184,8 @@ impl fmt::Display for Resource {
             }
         }
         for waiter in &self.waiters {
-            let units = self.units(waiter.units);
-            write!(f, "\n  waiting {}, {units}for {}", Plain(&waiter.label), Rough(waiter.waiting_for_ms))?;
+            let share = self.share(waiter.mode, waiter.units);
+            write!(f, "\n  waiting {}, {share}for {}", Plain(&waiter.label), Rough(waiter.waiting_for_ms))?;
         }
         Ok(())
     }
@@ -182,6 +197,8 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn snapshot(limit: u64, units: u64) -> Snapshot {
@@ -208,7 +225,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped_in_text() {
-        let text = Resource::from(snapshot(1, 1)).to_string();
+        let text = Resource::from(snapshot(WHOLE, WHOLE)).to_string();
         let expected = "a\\u{1b}[2J: lock\n  held by h\\n1, token 7, for 1m 1s, lease ends in 900ms\n  waiting w, for 2s";
         assert_eq!(text, expected);
     }
@@ -223,9 +240,35 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_shares_is_one_of_one() {
-        let shown = Resource::from(snapshot(WHOLE, WHOLE));
-        assert_eq!((shown.limit, shown.holders[0].units, shown.waiters[0].units), (Some(1), 1, 1));
+    fn locks_have_modes_and_no_numbers() {
+        for (holder, waiter, modes) in [
+            (WHOLE, WHOLE, ["exclusive", "exclusive"]),
+            (WHOLE, 1, ["exclusive", "shared"]),
+            (1, WHOLE, ["shared", "exclusive"]),
+            (WHOLE / 2 + 1, WHOLE / 2 - 1, ["upgradable", "exclusive"]),
+        ] {
+            let mut lock = snapshot(WHOLE, holder);
+            lock.waiters[0].units = waiter;
+            let json = serde_json::to_value(Resource::from(lock)).unwrap();
+            assert_eq!([&json["holders"][0]["mode"], &json["waiters"][0]["mode"]], modes);
+            assert_eq!(
+                (&json["kind"], &json["limit"], &json["holders"][0]["units"]),
+                (&"lock".into(), &Value::Null, &Value::Null)
+            );
+        }
+    }
+
+    #[test]
+    fn semaphore_with_one_permit_is_no_lock() {
+        let shown = Resource::from(snapshot(1, 1));
+        assert_eq!(
+            (shown.kind, shown.limit, shown.holders[0].units),
+            (Some(Kind::Semaphore), Some(1), Some(1))
+        );
+        assert!(
+            shown.to_string().starts_with("a\\u{1b}[2J: 1 permit\n  held by h\\n1, 1 permit, token 7"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -233,9 +276,9 @@ mod tests {
         let json = serde_json::to_value(Resource::from(snapshot(3, 2))).unwrap();
         let expected = serde_json::json!({
             "key": "a\u{1b}[2J", "kind": "semaphore", "limit": 3,
-            "holders": [{"label": "h\n1", "units": 2, "token": 7, "held_for_ms": 61500, "lease_remaining_ms": 900,
+            "holders": [{"label": "h\n1", "mode": null, "units": 2, "token": 7, "held_for_ms": 61500, "lease_remaining_ms": 900,
                          "value": null, "count": null}],
-            "waiters": [{"label": "w", "units": 2, "waiting_for_ms": 2000, "lease_remaining_ms": 9000}],
+            "waiters": [{"label": "w", "mode": null, "units": 2, "waiting_for_ms": 2000, "lease_remaining_ms": 9000}],
         });
         assert_eq!(json, expected);
     }
@@ -255,7 +298,7 @@ mod tests {
         (latch.holders[0].count, latch.holders[0].value) = (Some(2), [255; 16].into());
         latch.waiters[0].units = 1;
         let shown = Resource::from(latch);
-        assert_eq!((shown.limit, shown.holders[0].units, &shown.holders[0].value), (Some(1), 1, &None));
+        assert_eq!((shown.limit, shown.holders[0].units, &shown.holders[0].value), (None, None, &None));
         let expected =
             ": latch\n  2 left, token 7, set for 1m 1s, opens by itself in 900ms\n  waiting w, for 2s";
         assert!(shown.to_string().ends_with(expected), "{shown}");

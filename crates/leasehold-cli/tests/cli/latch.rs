@@ -75,6 +75,22 @@ fn a_waiter_goes_on_when_the_count_is_zero() {
 }
 
 #[test]
+fn waiter_for_a_latch_that_must_exist_waits_until_it_is_set() {
+    let place = Place::new();
+    assert_eq!(printed(&place, "latch wait k"), "k: open\n");
+    let output = place.leasehold("latch wait k --must-exist --wait 100ms").output().unwrap();
+    assert_eq!(code(&output), 75, "{output:?}");
+    assert!(text(&output.stderr).contains("\"k\" was not set, or is still closed"), "{output:?}");
+    let mut wait = place.leasehold("latch wait k --must-exist");
+    let mut waiter = wait.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    place.expect("latch set k 1", 0);
+    place.wait_for_waiters("k", 1);
+    place.expect("latch down k", 0);
+    let output = finish(&mut waiter).expect("must go on");
+    assert_eq!((code(&output), text(&output.stdout)), (0, "k: open\n"));
+}
+
+#[test]
 fn the_wait_limit_is_75() {
     let place = Place::new();
     place.expect("latch set k 1", 0);

@@ -34,9 +34,9 @@ fn a_held_key_is_shown_in_the_promised_shape() {
     let (holder, waiting) = (&shown["holders"][0], &shown["waiters"][0]);
     assert_eq!(
         fields(holder),
-        ["count", "held_for_ms", "label", "lease_remaining_ms", "token", "units", "value"]
+        ["count", "held_for_ms", "label", "lease_remaining_ms", "mode", "token", "units", "value"]
     );
-    assert_eq!(fields(waiting), ["label", "lease_remaining_ms", "units", "waiting_for_ms"]);
+    assert_eq!(fields(waiting), ["label", "lease_remaining_ms", "mode", "units", "waiting_for_ms"]);
     assert_eq!((&shown["key"], &shown["limit"]), (&Value::from("k"), &Value::from(3)));
     assert_eq!((&holder["label"], &holder["units"]), (&Value::from("me"), &Value::from(2)));
     assert_eq!((&waiting["label"], &waiting["units"]), (&Value::from("you"), &Value::from(3)));
@@ -44,6 +44,41 @@ fn a_held_key_is_shown_in_the_promised_shape() {
     assert!(holder["lease_remaining_ms"].as_u64().unwrap() <= 30_000);
     waiter.kill().unwrap();
     waiter.wait().unwrap();
+}
+
+#[test]
+fn no_output_shows_how_locks_count() {
+    let place = Place::new();
+    let _reader = place.hold("run --shared k");
+    let _permit = place.hold("run --permits 1/3 permits");
+    place.expect("latch set latch 2", 0);
+    let mut writer = place.leasehold("run k -- true").spawn().unwrap();
+    place.wait_for_waiters("k", 1);
+    let shown = place.show("k");
+    assert_eq!([&shown["holders"][0]["mode"], &shown["waiters"][0]["mode"]], ["shared", "exclusive"]);
+    for (words, status) in [
+        ("show k", 0),
+        ("show --json k", 0),
+        ("list", 0),
+        ("list --json", 0),
+        ("run --try permits -- true", 65),
+        ("run --try latch -- true", 65),
+        ("run --permits 1/3 k -- true", 65),
+        ("run --permits 1/4 permits -- true", 65),
+        ("latch set k 3", 65),
+        ("latch wait permits", 65),
+        ("run --permits 1/0 k -- true", 64),
+        ("run --permits 1/9999999999999999 k -- true", 64),
+    ] {
+        let output = place.leasehold(words).output().unwrap();
+        assert_eq!(code(&output), status, "{words}: {output:?}");
+        for inner in ["4503599627370496", "4503599627370495", "2251799813685249", "Sum", "Units"] {
+            let said = [text(&output.stdout), text(&output.stderr)];
+            assert!(said.iter().all(|said| !said.contains(inner)), "{words}: {output:?}");
+        }
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::blocking::{Client, this_thread};
-use leasehold_core::{Capability, ErrorKind, Key, Loss, Options, Released};
+use leasehold_core::{Capability, ErrorKind, Feature, Key, Loss, Options, Released};
 use tokio::sync::oneshot;
 
 use crate::case::cases;
@@ -28,6 +28,7 @@ cases!("blocking":
     a_guard_released_in_async_code_is_freed_all_the_same,
     a_thread_acquires_again_what_it_holds,
     another_thread_is_another_owner,
+    thread_releases_permits_one_by_one,
 );
 
 /// Work on a plain thread, where no async code runs.
@@ -276,4 +277,20 @@ async fn another_thread_is_another_owner(scene: Scene) -> Verdict {
     assert!(on_thread(move || try_it(again, key)).await?.is_none(), "two threads are one owner");
     assert!(held.is_valid());
     Ok(())
+}
+
+async fn thread_releases_permits_one_by_one(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::PartialRelease)?;
+    let (one, two, key) = (client(&scene).await?, client(&scene).await?, scene.key());
+    on_thread(move || {
+        let mut held = one.semaphore(key.as_str(), 2).permits(2).acquire()?;
+        let other = two.semaphore(key.as_str(), 2);
+        assert!(other.try_acquire()?.is_none());
+        held.release_permits(1)?;
+        assert_eq!(held.units(), 1);
+        assert!(other.try_acquire()?.is_some());
+        held.release()?;
+        Ok(())
+    })
+    .await
 }

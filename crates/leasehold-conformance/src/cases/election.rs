@@ -1,6 +1,6 @@
 //! One leader that everybody can see.
 
-use leasehold_core::{Capability, Election, ErrorKind, Feature, Key, Loss, Options, Released};
+use leasehold_core::{Capability, Election, ErrorKind, Feature, Key, Loss, Options, Owner, Released};
 
 use crate::case::cases;
 use crate::scene::{Scene, soon};
@@ -11,6 +11,7 @@ cases!("election":
     the_value_of_the_leader_is_seen_by_everybody,
     a_candidate_that_waits_is_not_seen_as_leader,
     a_proclaimed_value_replaces_the_old_one_in_the_same_term,
+    second_campaign_of_the_same_owner_publishes_its_value,
     resigning_hands_over,
     a_dropped_leader_resigns,
     tokens_rise_from_term_to_term,
@@ -71,6 +72,24 @@ async fn a_proclaimed_value_replaces_the_old_one_in_the_same_term(scene: Scene) 
     // A renewal must not put the first value back.
     leader.renew(scene.lease()).await?;
     assert_eq!(other.leader().await?.map(|term| term.value[..].to_vec()), Some(b"after".to_vec()));
+    Ok(())
+}
+
+async fn second_campaign_of_the_same_owner_publishes_its_value(scene: Scene) -> Verdict {
+    let key = scene.key();
+    let (one, other) = (election(&scene, &key).await?, election(&scene, &key).await?);
+    let one = one.with(Options::new().owner(&Owner::new()));
+    let first = one.campaign("first").await?;
+    let value = async || Ok::<_, Stop>(other.leader().await?.map(|term| term.value[..].to_vec()));
+    let second = soon(one.campaign("second")).await??;
+    assert_eq!((value().await?, second.token()), (Some(b"second".to_vec()), first.token()));
+    let third = one.candidate("third").try_acquire().await?.expect("its owner leads");
+    assert_eq!(value().await?, Some(b"third".to_vec()));
+    // The value stays when a guard of the same term is gone.
+    third.resign().await?;
+    assert_eq!(value().await?, Some(b"third".to_vec()));
+    let within = one.campaign_within("fourth", scene.lease()).await?;
+    assert_eq!((value().await?, within.is_some()), (Some(b"fourth".to_vec()), true));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::verdict::{Stop, Verdict};
 
 cases!("latch":
     an_unset_latch_is_open,
+    waiter_for_a_latch_that_must_exist_waits_until_it_is_set,
     waiters_pass_together_when_the_count_is_zero,
     count_says_what_is_left,
     counting_below_zero_opens_it,
@@ -58,6 +59,23 @@ async fn an_unset_latch_is_open(scene: Scene) -> Verdict {
     soon(latch.wait()).await??;
     assert!(latch.wait_within(LONG).await?);
     scene.until_nothing_is_left(&key).await
+}
+
+async fn waiter_for_a_latch_that_must_exist_waits_until_it_is_set(scene: Scene) -> Verdict {
+    const SHORT: Duration = Duration::from_millis(300);
+    let key = scene.key();
+    let (one, setter) = (latch(&scene, &key).await?, latch(&scene, &key).await?);
+    let one = one.must_exist();
+    assert!(!one.wait_within(SHORT).await?, "it passed a latch that was never set");
+    assert_eq!(scene.raw(&key).await?.waiters, 0);
+    let waiting = one.clone();
+    let waiter = tokio::spawn(async move { waiting.wait().await });
+    setter.set(1).await?;
+    scene.until_waiting(&key, 1).await?;
+    setter.count_down().await?;
+    soon(waiter).await?.map_err(Stop::fail)??;
+    assert!(!one.wait_within(SHORT).await?, "an open latch is not set");
+    scene.until_only_marks_are_left(&key, 1).await
 }
 
 async fn waiters_pass_together_when_the_count_is_zero(scene: Scene) -> Verdict {

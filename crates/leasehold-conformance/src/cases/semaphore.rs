@@ -17,6 +17,9 @@ cases!("semaphore":
     available_counts_what_nobody_holds,
     each_acquisition_has_a_lease_of_its_own,
     a_release_gives_back_what_was_taken_and_no_more,
+    permits_acquired_together_are_released_one_by_one,
+    released_permits_stay_released_after_renewals,
+    release_of_no_permit_or_of_too_many_is_invalid,
     a_lost_permit_given_back_late_adds_nothing,
     a_larger_limit_lets_waiters_in,
     a_smaller_limit_takes_nothing_from_holders,
@@ -118,6 +121,63 @@ async fn a_release_gives_back_what_was_taken_and_no_more(scene: Scene) -> Verdic
     }
     let _all = permits.permits(3).acquire().await?;
     assert!(permits.try_acquire().await?.is_none(), "there are more permits than before");
+    Ok(())
+}
+
+async fn permits_acquired_together_are_released_one_by_one(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::PartialRelease)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+    let mut held = permits.permits(3).acquire().await?;
+    let token = held.token();
+    let other = scene.fixture.connect().await?.semaphore(key.as_str(), 3);
+    let mut waiters = Vec::new();
+    for left in [2, 1] {
+        let waiting = other.clone();
+        let waiter = tokio::spawn(async move { waiting.acquire().await });
+        scene.until_waiting(&key, 1).await?;
+        held.release_permits(1).await?;
+        waiters.push(soon(waiter).await?.map_err(Stop::fail)??);
+        assert_eq!((held.units(), scene.raw(&key).await?.units), (left, 3));
+    }
+    assert!(held.is_valid() && held.token() == token);
+    assert_eq!(held.release().await?, Released::Held);
+    assert_eq!(permits.available().await?, 1);
+    Ok(())
+}
+
+async fn released_permits_stay_released_after_renewals(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::PartialRelease)?;
+    let key = scene.key();
+    let permits = scene.fixture.connect().await?.semaphore(key.as_str(), 5);
+    let mut held = permits.up_to(4).acquire().await?;
+    held.release_permits(3).await?;
+    held.renew(scene.lease()).await?;
+    assert_eq!((held.units(), permits.available().await?), (1, 4));
+    let rest = permits.permits(4).try_acquire().await?.expect("four are free");
+    assert!(permits.try_acquire().await?.is_none(), "there are more permits than before");
+    rest.release().await?;
+    held.release().await?;
+    scene.until_nothing_is_left(&key).await
+}
+
+async fn release_of_no_permit_or_of_too_many_is_invalid(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::PartialRelease)?;
+    let key = scene.key();
+    let client = scene.fixture.connect().await?;
+    let permits = client.semaphore(key.as_str(), 3);
+    let mut held = permits.permits(2).acquire().await?;
+    for (n, reason) in [(0, "at least 1"), (2, "call `release`"), (3, "the guard has 2"), (u64::MAX, "has 2")]
+    {
+        let error = held.release_permits(n).await.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    assert_eq!((held.units(), permits.available().await?), (2, 1));
+    let mut lock = client.mutex(scene.key().as_str()).acquire().await?;
+    let error = lock.release_permits(1).await.expect_err("a lock has no permits");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(lock.is_valid() && error.to_string().contains("is a lock"), "{error}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_core::{Answer, Capability, Claim, Key, Leases};
+use leasehold_core::{Answer, Capability, Claim, ErrorKind, Feature, Key, Leases, Mode};
 
 use crate::case::cases;
 use crate::scene::{SLACK, Scene};
@@ -12,6 +12,8 @@ use crate::verdict::{Expect, Verdict};
 cases!("sight":
     a_free_key_shows_nobody,
     inspect_shows_who_holds_and_who_waits,
+    inspect_shows_who_reads_and_who_writes,
+    conflicts_name_the_kind_in_use,
     inspect_shows_who_stands_before_whom,
     inspect_shows_how_long,
     inspect_changes_nothing,
@@ -51,6 +53,64 @@ async fn inspect_shows_who_holds_and_who_waits(scene: Scene) -> Verdict {
     assert_eq!(holders, expected);
     let waiters: Vec<_> = seen.waiters.iter().map(|w| (w.seat, w.units, w.label.as_str())).collect();
     assert_eq!(waiters, [(third.seat, 3, "job \u{1f512}"), (fourth.seat, 1, "")]);
+    Ok(())
+}
+
+/// The modes of holders and waiters.
+async fn modes(scene: &Scene, key: &Key) -> Verdict<[Vec<Option<Mode>>; 2]> {
+    let seen = scene.inspect(key).await?.expect("it is held");
+    let holders = seen.holders.iter().map(|holder| seen.mode(holder.units)).collect();
+    Ok([holders, seen.waiters.iter().map(|waiter| seen.mode(waiter.units)).collect()])
+}
+
+async fn inspect_shows_who_reads_and_who_writes(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::RwLock)?;
+    let key = scene.key();
+    let lock = scene.fixture.connect().await?.rwlock(key.as_str());
+    let reader = lock.read().acquire().await?;
+    assert_eq!(modes(&scene, &key).await?, [vec![Some(Mode::Shared)], vec![]]);
+    reader.release().await?;
+    let writer = lock.write().acquire().await?;
+    assert_eq!(modes(&scene, &key).await?, [vec![Some(Mode::Exclusive)], vec![]]);
+    if scene.info().can(Capability::Queue) {
+        let other = scene.fixture.connect().await?.rwlock(key.as_str());
+        let waiting = tokio::spawn(async move { other.read().acquire().await.map(drop) });
+        scene.until_waiting(&key, 1).await?;
+        assert_eq!(modes(&scene, &key).await?, [vec![Some(Mode::Exclusive)], vec![Some(Mode::Shared)]]);
+        waiting.abort();
+    }
+    writer.release().await?;
+    if scene.info().supports(Feature::Semaphore) {
+        let key = scene.key();
+        let _permit = scene.fixture.connect().await?.semaphore(key.as_str(), 3).acquire().await?;
+        assert_eq!(modes(&scene, &key).await?, [vec![None], vec![]]);
+    }
+    Ok(())
+}
+
+async fn conflicts_name_the_kind_in_use(scene: Scene) -> Verdict {
+    scene.needs_feature(Feature::Semaphore)?;
+    scene.needs_feature(Feature::Latch)?;
+    let [locked, permits, latched] = std::array::from_fn(|_| scene.key());
+    let client = scene.fixture.connect().await?;
+    let _lock = client.mutex(locked.as_str()).acquire().await?;
+    let _permit = client.semaphore(permits.as_str(), 3).acquire().await?;
+    client.latch(latched.as_str()).set(2).await?;
+    let other = scene.fixture.connect().await?;
+    for (conflict, kind) in [
+        (other.semaphore(locked.as_str(), 3).try_acquire().await.map(drop), "is a lock"),
+        (other.latch(locked.as_str()).set(1).await.map(drop), "is a lock"),
+        (other.mutex(permits.as_str()).try_acquire().await.map(drop), "is a semaphore with 3 permits"),
+        (other.semaphore(permits.as_str(), 4).try_acquire().await.map(drop), "is a semaphore with 3 permits"),
+        (other.mutex(latched.as_str()).try_acquire().await.map(drop), "is a latch"),
+        (other.semaphore(latched.as_str(), 3).try_acquire().await.map(drop), "is a latch"),
+    ] {
+        let error = conflict.expect_err("the key is in use as something else");
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains(kind), "{error}");
+        assert!(!error.to_string().contains("45035996273704"), "{error}");
+    }
+    client.latch(latched.as_str()).delete().await?;
     Ok(())
 }
 

@@ -92,6 +92,14 @@ impl Guard {
         wait(self.0.release())
     }
 
+    /// As [`Guard::release_permits`](crate::Guard::release_permits).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_permits(&mut self, n: u64) -> Result<()> {
+        wait(self.0.release_permits(n))
+    }
+
     /// As [`Guard::hand_over`](crate::Guard::hand_over).
     ///
     /// # Errors

@@ -145,6 +145,12 @@ impl Latch {
         Self(self.0.lives_for(time))
     }
 
+    /// As [`Latch::must_exist`](crate::Latch::must_exist).
+    #[must_use]
+    pub fn must_exist(self) -> Self {
+        Self(self.0.must_exist())
+    }
+
     /// As [`Latch::set`](crate::Latch::set).
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! A claim between its first byte and its guard.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::relay::{MustAsk, can_be_passed};
 use super::tables::Stand;
-use super::{Keeper, Leaving, Tries, closed};
+use super::{Keeper, Leaving, Tries};
 use crate::claim::{Answer, Claim, IfBusy};
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, ErrorKind, Result};
@@ -32,17 +33,21 @@ pub(crate) enum Ended {
 /// Withdraws its claim when it is dropped, wherever that happens.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    keeper: Arc<Keeper>,
-    claim: Claim,
-    hold: Arc<Hold>,
-    started: Moment,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) claim: Claim,
+    pub(super) hold: Arc<Hold>,
+    pub(super) started: Moment,
     settled: bool,
+    /// The store has given it a place in the queue.
+    queued: bool,
+    /// The caller has been warned that it waits for itself.
+    pub(super) warned: AtomicBool,
 }
 
 impl Pending {
     pub(super) fn new(keeper: Arc<Keeper>, claim: Claim, hold: Arc<Hold>) -> Self {
         let started = keeper.clock.now();
-        Self { keeper, claim, hold, started, settled: false }
+        Self { keeper, claim, hold, started, settled: false, queued: false, warned: AtomicBool::new(false) }
     }
 
     /// Sends the claim and waits for its turn, until `limit` on the keeper's clock.
@@ -65,7 +70,10 @@ impl Pending {
             Some(Stand::Gone) => Ok(Some(Ended::Gone)),
             // Who does not queue is not waiting for others, but for word of the session.
             Some(Stand::Waiting) if self.claim.if_busy == IfBusy::Leave => Box::pin(self.confirm()).await,
-            Some(Stand::Waiting) => self.turn(limit).await,
+            Some(Stand::Waiting) => {
+                self.queued = true;
+                self.turn(limit).await
+            }
         }
     }
 
@@ -94,6 +102,11 @@ impl Pending {
         }
     }
 
+    /// Whether the store has given it a place in the queue.
+    pub(crate) fn was_queued(&self) -> bool {
+        self.queued
+    }
+
     /// The first round trip; `None` when the wait limit cut it short. An unknown outcome is asked about again, with
     /// the same id, never assumed.
     async fn ask(&mut self, limit: Option<Moment>) -> Result<Option<Stand>> {
@@ -105,7 +118,7 @@ impl Pending {
             // The keeper withdraws the claim if nobody polls this future for long, or when the client is closed. The
             // mark of that withdrawal does not last, so no further copy may be sent after it.
             match self.hold.stage() {
-                Stage::Over(Loss::Closed) => return Err(closed().on(&self.claim.key)),
+                Stage::Over(Loss::Closed) => return Err(keeper.why_closed().on(&self.claim.key)),
                 Stage::Over(_) => return Ok(Some(Stand::Gone)),
                 Stage::Pending | Stage::Held => {}
             }
@@ -137,7 +150,13 @@ impl Pending {
 
     /// Waits in the queue. The keeper renews the place and hears of the promotion.
     async fn turn(&mut self, limit: Option<Moment>) -> Result<Option<Ended>> {
-        let granted = self.hold.wait_for(|stage, _| (stage != Stage::Pending).then_some(stage));
+        let granted = async {
+            tokio::select! {
+                biased;
+                stage = self.hold.wait_for(|stage, _| (stage != Stage::Pending).then_some(stage)) => stage,
+                never = Box::pin(self.warn_of_self_wait()) => match never {},
+            }
+        };
         let stage = match limit {
             None => granted.await,
             Some(limit) => tokio::select! {
@@ -146,7 +165,7 @@ impl Pending {
             },
         };
         match stage {
-            Stage::Over(Loss::Closed) => Err(closed().on(&self.claim.key)),
+            Stage::Over(Loss::Closed) => Err(self.keeper.why_closed().on(&self.claim.key)),
             Stage::Over(_) => Ok(Some(Ended::Gone)),
             _ => {
                 let now = self.keeper.clock.now();

@@ -15,18 +15,18 @@ use crate::clock::{Moment, sleep_until};
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Says that the task is gone, also when its runtime was shut down under it.
-struct Stopped(Arc<Keeper>);
+pub(super) struct Stopped(pub(super) Arc<Keeper>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
         self.0.stopped.store(true, Ordering::Release);
+        self.0.end_waits();
         self.0.stop.notify_waiters();
     }
 }
 
 /// Runs until the last client and guard are gone and everything is given back.
-pub(super) async fn run(keeper: Arc<Keeper>) {
-    let _stopped = Stopped(keeper.clone());
+pub(super) async fn run(keeper: Arc<Keeper>, _stopped: Stopped) {
     // Calls run side by side: a slow one delays nobody else's lease.
     let mut calls: FuturesUnordered<Call> = FuturesUnordered::new();
     loop {

@@ -1,6 +1,9 @@
 //! The runtime on the memory store, in paused time.
 
+mod ended;
 mod outages;
+mod places;
+mod self_wait;
 mod sessions_under_faults;
 mod shared_leases;
 mod unpolled;

@@ -3,7 +3,6 @@
 mod clocks;
 mod late_claims;
 mod late_releases;
-mod logs;
 mod lost_releases;
 mod rates;
 mod restarts;

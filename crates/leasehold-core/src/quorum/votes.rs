@@ -4,6 +4,32 @@ use super::Inner;
 use super::members::Replies;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Why a member that was started a short time ago does not count.
+const YOUNG: &str = "too young to vote, because a claim may have been forgotten in a restart";
+
+/// Each reason once, with the members that gave it.
+fn reasons(quorum: &Inner, failed: &[(usize, &Error)]) -> String {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (n, error) in failed {
+        // The same up to the time that is left.
+        let reason = match error.retry_after() {
+            Some(_) => YOUNG.to_owned(),
+            None => error.to_string(),
+        };
+        let name = quorum.members[*n].name.as_str();
+        match reasons.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    let until = failed.iter().filter_map(|(_, error)| error.retry_after()).max();
+    let told = reasons.into_iter().map(|(reason, names)| {
+        let until = until.filter(|_| reason == YOUNG).map(|until| format!("; counting again in {until:.1?}"));
+        format!("{}: {reason}{}", names.join(", "), until.unwrap_or_default())
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
 /// What the members said so far.
 #[derive(Debug)]
 pub(super) struct Votes<T> {
@@ -84,15 +110,21 @@ impl<T: Send + 'static> Votes<T> {
             _ if is_unknown() => ErrorKind::Indeterminate,
             _ => ErrorKind::Unavailable,
         };
-        let told: Vec<_> =
-            failed.iter().map(|(n, error)| format!("{}: {error}", quorum.members[*n].name)).collect();
         let message = format!(
             "{} of {} members did not take part, {} are needed: {}",
             failed.len(),
             quorum.members.len(),
             quorum.majority(),
-            told.join("; ")
+            reasons(quorum, &failed)
         );
-        Error::new(kind, message)
+        let error = Error::new(kind, message);
+        // When so many of the members count again that there is a majority.
+        let mut waits: Vec<_> = failed.iter().filter_map(|(_, error)| error.retry_after()).collect();
+        waits.sort_unstable();
+        let missing = failed.len().saturating_sub(spared);
+        match missing.checked_sub(1).and_then(|last| waits.get(last)) {
+            Some(wait) => error.after(*wait),
+            None => error,
+        }
     }
 }

@@ -71,7 +71,7 @@ fn check(ledger: &mut impl Ledger, head: &Head, id: &ClaimId, change: &Change, n
     let most = head.effective.max(row.held);
     let error = match change {
         Change::Units { to, .. } if *to == 0 || *to > most => {
-            Error::new(ErrorKind::Invalid, format!("cannot hold {to} of {most} units"))
+            Error::new(ErrorKind::Invalid, format!("cannot hold {to} of {most} permits"))
         }
         Change::Owner { to: heir, .. } if heir.id != row.id && ledger.row(&heir.id)?.is_some() => {
             Error::new(ErrorKind::Conflict, "the heir has a claim already: adopt with a new id")

@@ -52,7 +52,7 @@ pub fn claim(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<Outcom
     let mut row = Row::arriving(claim, now);
     if row.least > head.effective {
         let message = format!(
-            "cannot hold {} units: the limit was lowered to {}: ask for fewer, or raise the limit",
+            "cannot hold {} permits: the limit was lowered to {}: ask for fewer, or raise the limit",
             row.least, head.effective
         );
         return Err(Error::new(ErrorKind::Invalid, message).on(ledger.key()));
@@ -321,11 +321,9 @@ fn check_age(ledger: &mut impl Ledger, claim: &Claim, now: u64) -> Result<()> {
     if left == 0 {
         return Ok(());
     }
-    let message = format!(
-        "too young to vote: it may have forgotten a claim, and counts again in {:?}",
-        Duration::from_millis(left)
-    );
-    Err(Error::new(ErrorKind::Unavailable, message).on(ledger.key()))
+    let left = Duration::from_millis(left);
+    let message = format!("too young to vote: it may have forgotten a claim, and counts again in {left:?}");
+    Err(Error::new(ErrorKind::Unavailable, message).after(left).on(ledger.key()))
 }
 
 /// How the claim stands now.

@@ -68,3 +68,24 @@ async fn restarted_members_without_quarantine_grant_twice() {
     assert!(second.token() > first.token());
     assert_eq!(first.lost().await, Loss::Gone);
 }
+
+#[tokio::test(start_paused = true)]
+async fn first_use_of_a_quorum_waits_until_its_members_may_vote() {
+    let clock = Arc::new(TestClock::new());
+    let servers: Vec<_> = (0..3).map(|_| Server::new(clock.clone())).collect();
+    let client = connect(Quorum::builder(), &servers, &clock).await;
+    let started = tokio::time::Instant::now();
+    let too_short = client.mutex("k").acquire_within(MAX_LEASE / 2).await.unwrap_err();
+    assert_eq!(too_short.kind(), ErrorKind::Unavailable, "{too_short}");
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    let text = too_short.to_string();
+    assert_eq!(text.matches("too young").count(), 1, "{text}");
+    assert!(
+        text.contains("member 1, member 2, member 3: ") && text.contains("counting again in 10"),
+        "{text}"
+    );
+    let (limited, unlimited) = (client.mutex("a"), client.mutex("b"));
+    let (limited, unlimited) = tokio::join!(limited.acquire_within(MAX_LEASE * 2), unlimited.acquire());
+    assert!(limited.unwrap().is_some() && unlimited.unwrap().is_valid());
+    assert!(started.elapsed() < MAX_LEASE + Duration::from_secs(1), "{:?}", started.elapsed());
+}

@@ -1,8 +1,8 @@
 //! Members whose settings are not as they should be.
 
-use super::logs::Warnings;
 use super::server::Server;
 use super::*;
+use crate::logs::Warnings;
 use crate::{Check, Severity};
 
 /// Three members by name, each behind a network of its own.

@@ -10,18 +10,18 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Collects every warning of this thread, one line each.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     /// Collects until the guard is dropped.
-    pub(super) fn collect() -> (Self, DefaultGuard) {
+    pub(crate) fn collect() -> (Self, DefaultGuard) {
         let warnings = Self::default();
         let guard = tracing::subscriber::set_default(warnings.clone());
         (warnings, guard)
     }
 
     /// The lines that contain this text.
-    pub(super) fn about(&self, text: &str) -> Vec<String> {
+    pub(crate) fn about(&self, text: &str) -> Vec<String> {
         self.0.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }
 }
