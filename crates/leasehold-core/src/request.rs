@@ -152,6 +152,11 @@ impl<G: From<Guard>> Request<G> {
             Wait::For(limit) => Some(clock.now() + limit),
             Wait::Not | Wait::Forever => None,
         };
+        if !keeper.is_ready() {
+            // Nothing is sent for a request that is refused anyway.
+            self.claim(wait)?;
+            Box::pin(keeper.ready(limit)).await.map_err(|error| self.named(error))?;
+        }
         let mut failed = 0;
         loop {
             let claim = self.claim(wait)?;
@@ -203,6 +208,13 @@ impl<G: From<Guard>> Request<G> {
                     Box::pin(tokio::time::sleep(pause)).await;
                 }
             }
+        }
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match self.key() {
+            Ok(key) => error.on(&key),
+            Err(_) => error,
         }
     }
 
