@@ -28,6 +28,7 @@ const FULL: &[(&str, &str, &str)] = &[
     ("leasehold-zookeeper", "ensemble", "ensemble"),
     ("leasehold-etcd", "ensemble", "ensemble"),
     ("leasehold-consul", "ensemble", "ensemble"),
+    ("leasehold", "failovers", "ensemble"),
     ("leasehold-postgres", "advisory", "SQL mode"),
     ("leasehold-postgres", "rowlock", "SQL mode"),
     ("leasehold-mysql", "advisory", "SQL mode"),

@@ -1,7 +1,7 @@
 //! What was typed, checked and in the shape that the work wants it in.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Key, Options, Semaphore};
 
@@ -53,6 +53,34 @@ pub(crate) enum Wait {
     Forever,
     AtMost(Duration),
     Not,
+}
+
+impl Wait {
+    /// What is left of it for what follows.
+    pub(crate) fn since(self, start: Instant) -> Self {
+        match self {
+            Self::AtMost(limit) => Self::AtMost(limit.saturating_sub(start.elapsed())),
+            other => other,
+        }
+    }
+
+    /// Whether there is time for another attempt.
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Self::Forever => false,
+            Self::AtMost(left) => left.is_zero(),
+            Self::Not => true,
+        }
+    }
+
+    /// As a length of time.
+    pub(crate) fn as_duration(self) -> Duration {
+        match self {
+            Self::Forever => Duration::MAX,
+            Self::AtMost(limit) => limit,
+            Self::Not => Duration::ZERO,
+        }
+    }
 }
 
 /// What follows when somebody asks for the lock.

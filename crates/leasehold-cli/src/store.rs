@@ -1,13 +1,15 @@
 //! Which store: `--store`, `LEASEHOLD_STORE`, or the file in the user's state directory.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Client, Severity, Store, redact, sqlite};
+use tokio::time::sleep;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure};
 use crate::output::{say, warn};
+use crate::settings::Wait;
 
 /// Where the store is taken from when `--store` is not given.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
@@ -17,6 +19,12 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The same if the store has just been found out of reach.
 const BRIEF_FAREWELL: Duration = Duration::from_millis(100);
+
+/// How long one attempt to connect may take.
+const ONE_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// How often a store is asked that cannot serve.
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a password looks like once it is hidden.
 const HIDDEN: &str = "***";
@@ -65,13 +73,47 @@ impl Chosen {
         if self.url.contains("sqlite:") { StoreKind::Sqlite } else { StoreKind::Other }
     }
 
-    /// Whatever goes wrong here: the URL is in order, so it is the store.
+    /// Connects for a command that has no wait limit of its own.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        let client = Client::new(self.store.clone()).await;
+        self.connected(Client::new(self.store.clone()).await)
+    }
+
+    /// Connects. If servers of the store answer, but none can serve, says so and waits for as long as the command waits for
+    /// its lock.
+    pub(crate) async fn connect_within(&self, wait: Wait) -> Result<Client, Failure> {
+        let (start, mut has_answered) = (Instant::now(), false);
+        loop {
+            let limit = match wait.since(start) {
+                // A store that does not answer must not take longer than that.
+                Wait::AtMost(left) if left < ONE_ATTEMPT => left,
+                _ => Duration::ZERO,
+            };
+            let client = Client::builder().connect_timeout(limit).connect(self.store.clone()).await;
+            let Err(error) = &client else { return self.connected(client) };
+            // Servers that have answered once may restart before one of them can serve.
+            let may_recover = (has_answered || error.is_transient()) && error.is_retryable();
+            let left = wait.since(start);
+            if !may_recover || left.is_over() {
+                return self.connected(client);
+            }
+            if !std::mem::replace(&mut has_answered, true) {
+                waiting(error);
+            }
+            sleep(PAUSE.min(left.as_duration())).await;
+        }
+    }
+
+    /// Whatever goes wrong here: the URL is in order, so it is the store.
+    fn connected(&self, client: leasehold::Result<Client>) -> Result<Client, Failure> {
         let client = client.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
         client.info().checks.iter().filter(|check| check.severity == Severity::Warning).for_each(warn);
         Ok(client)
     }
+}
+
+/// Says what the command waits for, instead of standing still without a word.
+pub(crate) fn waiting(error: &leasehold::Error) {
+    say(format_args!("waiting for the store: {error}"));
 }
 
 /// Refuses URLs that lock nothing between the runs of a command.

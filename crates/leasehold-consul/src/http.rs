@@ -12,10 +12,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use leasehold_core::url::Address;
+use leasehold_core::url::{Address, Unreached};
 use leasehold_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -126,7 +127,7 @@ impl Http {
         limit: Duration,
     ) -> Result<Reply> {
         let (path, body, token) = (format!("{path}{}", self.scope), Bytes::from(body), self.token());
-        let ask = |token: Option<Token>| self.ask_once(&method, &path, body.clone(), token, effect, limit);
+        let ask = |token: Option<Token>| self.ask_any(&method, &path, body.clone(), token, effect, limit);
         let reply = ask(token.clone()).await?;
         if reply.is_denied() && self.has_new_token(token.as_ref()).await {
             return ask(self.token()).await;
@@ -134,7 +135,8 @@ impl Http {
         Ok(reply)
     }
 
-    async fn ask_once(
+    /// Asks the current agent, or the first one after it that can be reached.
+    async fn ask_any(
         &self,
         method: &Method,
         path: &str,
@@ -143,36 +145,37 @@ impl Http {
         effect: Effect,
         limit: Duration,
     ) -> Result<Reply> {
-        let host = self.current.load(Ordering::Relaxed) % self.target.hosts.len();
-        let request = self.request(host, method, path, body, token)?;
-        let asked = tokio::time::timeout(limit, self.send(host, request)).await;
-        let failed = match asked {
-            Ok(Ok(reply)) => {
-                if reply.status >= 500 {
-                    self.move_on(host);
+        let until = Instant::now() + limit;
+        let mut unreached = Unreached::default();
+        for _ in &self.target.hosts {
+            let host = self.current.load(Ordering::Relaxed) % self.target.hosts.len();
+            let address = &self.target.hosts[host];
+            let request = self.request(host, method, path, body.clone(), token.clone())?;
+            let failed = match timeout_at(until, self.send(host, request)).await {
+                Ok(Ok(reply)) => {
+                    if reply.status >= 500 {
+                        self.move_on(host);
+                    }
+                    return Ok(reply);
                 }
-                return Ok(reply);
+                Ok(Err(failed)) => failed,
+                Err(_) => Failed::Sent(format!("no answer within {limit:?}").into()),
+            };
+            self.move_on(host);
+            match failed {
+                Failed::Refused(error) => return Err(error),
+                Failed::NotSent(cause) => unreached.add(address, cause),
+                Failed::Sent(cause) => {
+                    let kind = match effect {
+                        Effect::Reads => ErrorKind::Unavailable,
+                        Effect::Writes => ErrorKind::Indeterminate,
+                    };
+                    let message = format!("{address} did not answer: ask again");
+                    return Err(Error::new(kind, message).at("consul").because(cause));
+                }
             }
-            Ok(Err(failed)) => failed,
-            Err(_) => Failed::Sent(format!("no answer within {limit:?}").into()),
-        };
-        self.move_on(host);
-        let address = &self.target.hosts[host];
-        Err(match failed {
-            Failed::Refused(error) => error,
-            Failed::NotSent(cause) => {
-                let message = format!("cannot reach {address}: check that a Consul agent runs there");
-                Error::new(ErrorKind::Unavailable, message).at("consul").because(cause)
-            }
-            Failed::Sent(cause) => {
-                let kind = match effect {
-                    Effect::Reads => ErrorKind::Unavailable,
-                    Effect::Writes => ErrorKind::Indeterminate,
-                };
-                let message = format!("{address} did not answer: ask again");
-                Error::new(kind, message).at("consul").because(cause)
-            }
-        })
+        }
+        Err(unreached.into_error("consul"))
     }
 
     /// The next request goes to the next agent.

@@ -215,22 +215,21 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T> {
 /// What an answer means that is not the one that was hoped for.
 pub(crate) fn refused(reply: &Reply, effect: Effect) -> Error {
     let text = reply.text();
+    let has_no_leader = text.contains("No cluster leader") || text.contains("No known Consul servers");
     let kind = match (reply.status, effect) {
         (401 | 403, _) => ErrorKind::Denied,
         (413, _) => ErrorKind::Invalid,
         (429 | 503, _) => ErrorKind::Unavailable,
         (500.., Effect::Reads) => ErrorKind::Unavailable,
         // Not even sent on.
-        (500.., _) if text.contains("No cluster leader") || text.contains("No known Consul servers") => {
-            ErrorKind::Unavailable
-        }
+        (500.., _) if has_no_leader => ErrorKind::Unavailable,
         (500.., Effect::Writes) => ErrorKind::Indeterminate,
         _ => ErrorKind::Protocol,
     };
     if kind == ErrorKind::Denied {
         return denied_because(reply.status, &text);
     }
-    said(kind, reply.status, &text, "ask the cluster's operator")
+    said(kind, reply.status, &text, "ask the cluster's operator").transient_if(has_no_leader)
 }
 
 fn denied_because(status: u16, text: &str) -> Error {

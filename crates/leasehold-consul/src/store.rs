@@ -100,7 +100,7 @@ impl Shared {
         let leader: String = kv::read(&reply)?;
         if leader.is_empty() {
             let message = "the cluster has no leader: wait, or ask its operator";
-            return Err(Error::new(ErrorKind::Unavailable, message).at("consul"));
+            return Err(Error::new(ErrorKind::Unavailable, message).at("consul").transient_if(true));
         }
         Ok(())
     }

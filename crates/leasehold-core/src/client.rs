@@ -1,21 +1,22 @@
 //! A connection to a store, and the way to everything that can be asked of it.
 
+mod builder;
+
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+
+pub use builder::ClientBuilder;
 
 use crate::capability::{Feature, Info};
 use crate::claim::{Answer, Change, Claim, Order, PATIENCE, Units, WHOLE};
-use crate::clock::{BootClock, Clock};
 use crate::election::Election;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::job::Job;
 use crate::keeper::{Keeper, Lifeline};
 use crate::key::Key;
 use crate::latch::Latch;
 use crate::mutex::Mutex;
 use crate::options::Options;
-use crate::rule::LATE;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::store::{Snapshot, Store};
@@ -46,23 +47,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the store with default settings.
+    /// Connects to the store with default settings.
     ///
     /// # Errors
-    /// When the store cannot be reached or refuses us, or outside of a tokio runtime.
+    /// As [`ClientBuilder::connect`].
     pub async fn new(store: impl Store) -> Result<Self> {
         Self::builder().connect(store).await
     }
 
     /// Settings other than the defaults.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder {
-            clock: Arc::new(BootClock),
-            name: None,
-            runtime: None,
-            call_timeout: Duration::from_secs(5),
-            defaults: Options::new(),
-        }
+        ClientBuilder::new()
     }
 
     /// An exclusive lock.
@@ -197,7 +192,8 @@ impl Client {
         Ok(Watch::new(self.clone(), Key::new(key)?))
     }
 
-    /// What the store is and what it can do.
+    /// What the store is and what it can do. Before a [lazy](ClientBuilder::connect_lazy) client has connected, this is what
+    /// the store declares: without [checks](Info::checks), and with promises that its settings may turn out to weaken.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
@@ -275,117 +271,5 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("store", &self.info().name).field("label", &self.label).finish()
-    }
-}
-
-/// Settings of a [`Client`].
-///
-/// ```
-/// # use std::time::Duration;
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
-/// use leasehold_core::{Client, Memory, Options};
-/// let short = Options::new().lease(Duration::from_secs(5));
-/// let client = Client::builder().call_timeout(Duration::from_secs(1)).defaults(short).connect(Memory::new()).await?;
-/// let guard = client.mutex("orders/42").acquire().await?;
-/// assert!(guard.valid_for() < Duration::from_secs(5));
-/// # guard.release().await?;
-/// # Ok(()) }
-/// ```
-#[must_use = "a builder does nothing until it connects"]
-#[derive(Clone, Debug)]
-pub struct ClientBuilder {
-    clock: Arc<dyn Clock>,
-    name: Option<Arc<str>>,
-    runtime: Option<tokio::runtime::Handle>,
-    call_timeout: Duration,
-    defaults: Options,
-}
-
-impl ClientBuilder {
-    /// The clock that deadlines are read from. For tests.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// What to call this store where several are used together: the same everywhere, different for each store.
-    /// `leasehold::connect` uses the URL, without its user and password.
-    pub fn name(mut self, name: impl AsRef<str>) -> Self {
-        self.name = Some(name.as_ref().into());
-        self
-    }
-
-    /// The runtime that carries the background task. Default: the one that calls `connect`.
-    pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
-        self.runtime = Some(runtime);
-        self
-    }
-
-    /// How long one call to the store may take. Default 5 s, at most 30 s. A longer one finds out later that
-    /// a store is gone, a shorter one gives up on a slow store.
-    ///
-    /// The limit is half of [`rule::LATE`](crate::rule::LATE): for that long a store recognises late copies
-    /// of a request that set a latch or resized a semaphore. A client repeats a request within one call
-    /// timeout, and the last repeat takes another one.
-    pub fn call_timeout(mut self, limit: Duration) -> Self {
-        self.call_timeout = limit;
-        self
-    }
-
-    /// The options of everything that is acquired without options of its own.
-    pub fn defaults(mut self, options: Options) -> Self {
-        self.defaults = options;
-        self
-    }
-
-    /// Opens the store.
-    ///
-    /// # Errors
-    /// When the store cannot be reached or refuses us; `Invalid` outside of a tokio runtime, or if the call
-    /// timeout is out of range.
-    pub async fn connect(self, store: impl Store) -> Result<Client> {
-        check_call_timeout(self.call_timeout)?;
-        let here = || tokio::runtime::Handle::try_current().map_err(outside_runtime);
-        let runtime = self.runtime.map_or_else(here, Ok)?;
-        let life = Keeper::start(Arc::new(store), self.clock, self.call_timeout, runtime).await?;
-        let (label, defaults) = (default_label().into(), Arc::new(self.defaults));
-        Ok(Client { life, name: self.name, label, defaults })
-    }
-}
-
-fn check_call_timeout(limit: Duration) -> Result<()> {
-    let longest = LATE / 2;
-    if !limit.is_zero() && limit <= longest {
-        return Ok(());
-    }
-    let message = format!("the call timeout is {limit:?}: use more than zero and at most {longest:?}");
-    Err(Error::new(ErrorKind::Invalid, message))
-}
-
-fn outside_runtime(error: tokio::runtime::TryCurrentError) -> Error {
-    let message = "connect needs a tokio runtime: call it from async code or give the builder a runtime";
-    Error::new(ErrorKind::Invalid, message).because(error)
-}
-
-/// Host and process: enough to find the holder.
-fn default_label() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}:{}", std::process::id())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Memory;
-
-    #[tokio::test]
-    async fn call_timeout_is_at_most_half_of_what_stores_remember() {
-        let with = async |limit| Client::builder().call_timeout(limit).connect(Memory::new()).await;
-        assert!(with(Duration::from_secs(30)).await.is_ok());
-        for limit in [Duration::ZERO, Duration::from_millis(30_001), Duration::MAX] {
-            let error = with(limit).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{limit:?}: {error}");
-            assert!(error.to_string().contains("call timeout"), "{error}");
-        }
     }
 }

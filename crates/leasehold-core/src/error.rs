@@ -85,19 +85,15 @@ struct Parts {
     store: Option<&'static str>,
     retry_after: Option<Duration>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    is_transient: bool,
 }
 
 impl Error {
     /// An error of this kind; `message` is lower case, without a full stop, and says what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Parts {
-            kind,
-            message: message.into(),
-            key: None,
-            store: None,
-            retry_after: None,
-            source: None,
-        }))
+        let (key, store, source, retry_after, is_transient) = (None, None, None, None, false);
+        let message = message.into();
+        Self(Box::new(Parts { kind, message, key, store, source, retry_after, is_transient }))
     }
 
     /// Names the key, unless one is named already.
@@ -139,11 +135,41 @@ impl Error {
         self.0.retry_after
     }
 
+    /// The same about a request that can have changed nothing.
+    pub(crate) fn nothing_happened(mut self) -> Self {
+        if self.0.kind == ErrorKind::Indeterminate {
+            self.0.kind = ErrorKind::Unavailable;
+        }
+        self
+    }
+
     /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// Marks the error as [transient](Self::is_transient), if `condition` holds.
+    #[must_use]
+    pub fn transient_if(mut self, condition: bool) -> Self {
+        self.0.is_transient |= condition;
+        self
+    }
+
+    /// Whether servers of the store answered, but none can serve at the moment: there is no primary or no leader, or the
+    /// server is still starting. A client that connects waits for that to change
+    /// ([`connect_timeout`](crate::ClientBuilder::connect_timeout)). A server that refuses the connection, or does not answer,
+    /// is not transient: it may never have been there.
+    ///
+    /// ```
+    /// use leasehold_core::{Error, ErrorKind};
+    /// let failover = Error::new(ErrorKind::Unavailable, "the cluster has no leader").transient_if(true);
+    /// assert!(failover.is_transient());
+    /// assert!(!Error::new(ErrorKind::Unavailable, "connection refused").is_transient());
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        self.0.is_transient
     }
 
     /// What went wrong.
@@ -189,7 +215,28 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
+    /// What is behind the cause. The message names the cause itself, so a report of the whole chain names it once.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|source| source as _)
+        self.0.source.as_deref().and_then(std::error::Error::source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn report_of_the_whole_chain_names_each_cause_once() {
+        let inner = Error::new(ErrorKind::Denied, "wrong password");
+        let outer = Error::new(ErrorKind::Unavailable, "cannot connect").because(inner);
+        let mut report = outer.to_string();
+        let mut next = outer.source();
+        while let Some(cause) = next {
+            report += &format!(": {cause}");
+            next = cause.source();
+        }
+        assert_eq!(report, "cannot connect: wrong password");
     }
 }

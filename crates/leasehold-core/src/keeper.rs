@@ -11,6 +11,7 @@
 mod chores;
 mod entry;
 mod leases;
+mod opening;
 mod parking;
 mod pending;
 mod polling;
@@ -25,10 +26,10 @@ mod wakes;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OnceCell, oneshot};
 
 pub(crate) use chores::Leaving;
 pub(crate) use pending::{Ended, Pending};
@@ -54,6 +55,11 @@ pub(crate) struct Keeper {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Inbox,
     pub(crate) call_timeout: Duration,
+    /// Carries the task and the store's listeners.
+    runtime: tokio::runtime::Handle,
+    me: Weak<Self>,
+    /// Set once the store is connected and its settings are checked.
+    opened: OnceCell<()>,
     tables: Mutex<Tables>,
     /// Wakes the task: something is due earlier than it thinks.
     wake: Notify,
@@ -74,8 +80,8 @@ impl Drop for Lifeline {
 }
 
 impl Keeper {
-    /// Opens the store and starts the task on `runtime`.
-    pub(crate) async fn start(
+    /// Starts the task on `runtime`. Sends nothing: the first call opens the store.
+    pub(crate) fn start(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         call_timeout: Duration,
@@ -84,15 +90,14 @@ impl Keeper {
         let inbox = Inbox(ClaimId::random_number()?);
         let tables = Mutex::new(Tables::new(store.info().clone(), call_timeout));
         let (wake, stop, stopped) = (Notify::new(), Notify::new(), AtomicBool::new(false));
-        let keeper = Arc::new(Self { store, clock, inbox, call_timeout, tables, wake, stopped, stop });
-        // On the runtime that carries the task: a store's listener must live as long as that.
-        let opening = keeper.clone();
-        let opened = runtime
-            .spawn(async move { opening.call(opening.store.open(inbox, wakes::sink(&opening))).await });
-        opened.await.unwrap_or_else(|_| Err(runtime_ended()))?;
+        let opened = OnceCell::new();
+        let keeper = Arc::new_cyclic(|me| {
+            let me = me.clone();
+            Self { store, clock, inbox, call_timeout, runtime, me, opened, tables, wake, stopped, stop }
+        });
         // Made here: a runtime can end before it polls its new task even once.
         let stopped = task::Stopped(keeper.clone());
-        runtime.spawn(task::run(keeper.clone(), stopped));
+        keeper.runtime.spawn(task::run(keeper.clone(), stopped));
         Ok(Arc::new(Lifeline(keeper)))
     }
 
@@ -102,6 +107,9 @@ impl Keeper {
     }
 
     async fn call_within<T>(&self, limit: Duration, call: Fut<'_, T>) -> Result<T> {
+        if !self.is_ready() {
+            Box::pin(self.open_within(limit)).await?;
+        }
         let result = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
             let message = format!("no answer within {limit:?}: it may have happened");
             Err(Error::new(ErrorKind::Indeterminate, message))

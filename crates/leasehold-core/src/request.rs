@@ -154,6 +154,11 @@ impl<G: From<Guard>> Request<G> {
             Wait::For(limit) => Some(clock.now() + limit),
             Wait::Not | Wait::Forever => None,
         };
+        if !keeper.is_ready() {
+            // Nothing is sent for a request that is refused anyway.
+            self.claim(wait)?;
+            Box::pin(keeper.ready(limit)).await.map_err(|error| self.named(error))?;
+        }
         let (mut failed, mut requeued) = (0, 0);
         loop {
             let claim = self.claim(wait)?;
@@ -252,6 +257,13 @@ impl<G: From<Guard>> Request<G> {
         let keeper = self.client.keeper();
         let one_call = keeper.clock.now() + keeper.call_timeout;
         guard.publish(&self.value, limit.map_or(one_call, |limit| limit.min(one_call))).await
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match self.key() {
+            Ok(key) => error.on(&key),
+            Err(_) => error,
+        }
     }
 
     /// The claim of one attempt. Everything that can be wrong with it is found here, before it is sent.

@@ -95,7 +95,10 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn info(&self) -> &Info;
 
     /// Connects, checks that this is the right kind of server, and from now on tells `wakes` what happens
-    /// to claims with this `inbox`. Called once per client, before anything else.
+    /// to claims with this `inbox`. Called for each client before anything else, and again if it failed: what an attempt
+    /// that failed has left does no harm.
+    ///
+    /// Where servers answer, but none can serve at the moment, the error is [transient](crate::Error::is_transient).
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()>;
 
     /// Asks for units. Answers `Granted`, `Waiting`, `Busy`, or `Gone` when the claim was withdrawn

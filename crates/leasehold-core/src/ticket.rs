@@ -153,6 +153,7 @@ impl Client {
     /// As [`adopt`](Self::adopt).
     pub async fn adopt_with(&self, ticket: &Ticket, options: Options) -> Result<Option<Guard>> {
         self.info().require(Feature::HandOver).map_err(|error| error.on(&ticket.key))?;
+        self.keeper().ready(None).await.map_err(|error| error.on(&ticket.key))?;
         let units = Units::Exactly(ticket.units);
         let mut old = Claim::new(ticket.key.clone(), ticket.limit, units)?;
         old.id = ticket.id;

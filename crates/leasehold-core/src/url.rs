@@ -6,12 +6,14 @@
 mod address;
 mod path;
 mod query;
+mod unreached;
 
 use std::fmt;
 
 pub use address::Address;
 pub use path::PathUrl;
 pub use query::{Query, TlsFiles};
+pub use unreached::Unreached;
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -1,11 +1,12 @@
 //! The store: what it is, and where each call is carried out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{
-    Answer, Capability, Change, Check, Claim, Fut, Inbox, Info, Key, Leases, Page, Released, Result,
-    Snapshot, Store, TokenStrength, Wakes,
+    Answer, Capability, Change, Check, Claim, Error, ErrorKind, Fut, Inbox, Info, Key, Leases, Page,
+    Released, Result, Snapshot, Store, TokenStrength, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -192,14 +193,28 @@ impl Store for Etcd {
             let inboxes = self.0.names.inboxes(inbox);
             let look = Range { count_only: true, ..range(&inboxes) };
             let look = &look;
+            let has_answered = AtomicBool::new(false);
+            let has_answered = &has_answered;
             let ask = |member: Arc<Connection>| async move {
+                has_answered.store(true, Ordering::Relaxed);
                 let (looked, status) = tokio::join!(member.range(look), self.0.status(&member));
                 if looked.is_ok() || status.is_some() {
                     self.0.check_settings(status.as_ref()).map_err(Fault::Final)?;
                 }
                 header(looked?.header)
             };
-            let looked = self.0.on_a_member(ask).await?;
+            let looked = self.0.on_a_member(ask).await.map_err(|error| match error.kind() {
+                // Nothing was asked for that could have happened.
+                ErrorKind::Indeterminate => {
+                    let message =
+                        "a member can be reached, but does not answer: check that the cluster has a leader";
+                    Error::new(ErrorKind::Unavailable, message).transient_if(true)
+                }
+                _ => {
+                    let has_no_leader = error.is_retryable() && has_answered.load(Ordering::Relaxed);
+                    error.transient_if(has_no_leader)
+                }
+            })?;
             let listener = tokio::spawn(listen(Arc::downgrade(&self.0), inbox, wakes, looked.revision + 1));
             let mut listeners = self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.retain(|listener| !listener.is_finished());

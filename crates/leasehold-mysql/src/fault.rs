@@ -3,6 +3,9 @@
 use leasehold_core::{Error, ErrorKind};
 use mysql_async::{DriverError, Error as Driver, IoError};
 
+/// What a server says that takes no writes, for ever or during a switchover.
+const READ_ONLY: &str = "the server is read-only: name the primary";
+
 /// Why a step did not come to its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -47,7 +50,7 @@ impl Stop {
             Self::Failed(error) => error,
             Self::Again(cause) => {
                 let message = "others were in the way until time was over: try again";
-                Error::new(ErrorKind::Unavailable, message).at("mysql").because(cause)
+                Error::new(ErrorKind::Unavailable, message).at("mysql").because(plain(cause))
             }
             Self::Blind => Error::new(ErrorKind::Protocol, "the queue is not as its head says").at("mysql"),
             Self::Unknown(cause) => {
@@ -74,7 +77,7 @@ pub(crate) fn refusal(cause: Driver) -> Error {
             (ErrorKind::Unavailable, "the server has no connection left: raise max_connections")
         }
         Some(1021 | 1114) => (ErrorKind::Unavailable, "the database's disk is full: free some space"),
-        Some(1290 | 1836) => (ErrorKind::Unavailable, "the server is read-only: name the primary"),
+        Some(1290 | 1836) => (ErrorKind::Unavailable, READ_ONLY),
         Some(1665) => (
             ErrorKind::Unavailable,
             "binlog_format is STATEMENT, and the server refuses to write locks: set it to ROW or MIXED",
@@ -89,7 +92,16 @@ pub(crate) fn refusal(cause: Driver) -> Error {
         Some(_) => (ErrorKind::Unavailable, "the server refused"),
         None => (ErrorKind::Unavailable, "the connection broke: nothing was committed"),
     };
-    Error::new(kind, message).at("mysql").because(cause)
+    Error::new(kind, message).at("mysql").because(plain(cause)).transient_if(message == READ_ONLY)
+}
+
+/// The cause without the driver's words around it, which say twice that it is about input or output.
+fn plain(cause: Driver) -> Box<dyn std::error::Error + Send + Sync> {
+    match cause {
+        Driver::Io(IoError::Io(cause)) => cause.into(),
+        Driver::Io(cause) => cause.into(),
+        cause => cause.into(),
+    }
 }
 
 /// Why there is no connection to `place`.
@@ -107,11 +119,14 @@ pub(crate) fn connecting(cause: Driver, place: &str) -> Error {
             let error = refusal(cause);
             let message = error.to_string();
             let message = message.strip_prefix("mysql: ").unwrap_or(&message).to_owned();
-            return Error::new(error.kind(), format!("{place}: {message}")).at("mysql");
+            let is_transient = error.is_transient();
+            return Error::new(error.kind(), format!("{place}: {message}"))
+                .at("mysql")
+                .transient_if(is_transient);
         }
         _ => (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached"),
     };
-    Error::new(kind, format!("{place}: {message}")).at("mysql").because(cause)
+    Error::new(kind, format!("{place}: {message}")).at("mysql").because(plain(cause))
 }
 
 /// Whether TLS refused: this side or the other.

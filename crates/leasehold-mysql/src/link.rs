@@ -102,7 +102,7 @@ impl Link {
             None => opts,
         };
         let made = timeout(limit, Conn::new(opts)).await;
-        let made = made.map_err(|_| late())?;
+        let made = made.map_err(|_| late_at(&self.target.place))?;
         let mut conn = made.map_err(|cause| connecting(cause, &self.target.place))?;
         let greet = async {
             let clock = self.judge(&mut conn).await?;
@@ -288,9 +288,14 @@ pub(crate) async fn say(conn: &mut Conn, sql: &str) -> Result<Vec<Row>, mysql_as
 
 /// Nothing was committed by then.
 pub(crate) fn late() -> Error {
-    let message = "no answer in time: check that the server runs and can be reached";
-    Error::new(ErrorKind::Unavailable, message).at("mysql")
+    Error::new(ErrorKind::Unavailable, LATE).at("mysql")
 }
+
+fn late_at(place: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{place}: {LATE}")).at("mysql")
+}
+
+const LATE: &str = "no answer in time: check that the server runs and can be reached";
 
 #[cfg(test)]
 mod tests {

@@ -222,7 +222,9 @@ pub(crate) fn judge(checks: &[Check]) -> Result<()> {
     let others: Vec<Check> = checks.iter().filter(|check| !is_read_only(check)).cloned().collect();
     Check::judge(&others, "mysql")?;
     match checks.iter().filter(is_read_only).find(|check| check.severity == Severity::Refused) {
-        Some(check) => Err(Error::new(ErrorKind::Unavailable, check.to_string()).at("mysql")),
+        Some(check) => {
+            Err(Error::new(ErrorKind::Unavailable, check.to_string()).at("mysql").transient_if(true))
+        }
         None => Ok(()),
     }
 }

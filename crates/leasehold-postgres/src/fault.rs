@@ -16,6 +16,9 @@ const FORMAT: &str = "LH003";
 /// The code of `draw_1` when a dump was restored between two statements of one request.
 const REPLACED: &str = "LH004";
 
+/// What a server says that takes no writes, now or ever.
+const STANDBY: &str = "the server is a standby, or read-only: name the primary";
+
 /// Why a statement has no answer.
 #[derive(Debug)]
 pub(crate) enum Silence {
@@ -64,7 +67,7 @@ fn refusal(cause: tokio_postgres::Error) -> Error {
         "57014" | "55P03" => (ErrorKind::Unavailable, "the lock's row was not to be had in time: try again"),
         "40001" | "40P01" => (ErrorKind::Unavailable, "others were in the way: try again"),
         "53100" => (ErrorKind::Unavailable, "the database's disk is full: free some space"),
-        "25006" => (ErrorKind::Unavailable, "the database is a standby, or read-only: name the primary"),
+        "25006" => (ErrorKind::Unavailable, STANDBY),
         "42P05" | "26000" => {
             (ErrorKind::Unavailable, "a pooler mixes up statements: connect past it, or update it")
         }
@@ -80,7 +83,7 @@ fn refusal(cause: tokio_postgres::Error) -> Error {
         }
         _ => (ErrorKind::Protocol, "the database answered something that this version does not know"),
     };
-    Error::new(kind, message).at("postgres").because(cause)
+    Error::new(kind, message).at("postgres").because(cause).transient_if(message == STANDBY)
 }
 
 fn code(error: &tokio_postgres::Error) -> Option<&SqlState> {
@@ -119,12 +122,15 @@ pub(crate) fn is_pooler(error: &tokio_postgres::Error) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct Unreachable {
     kind: ErrorKind,
+    /// The servers that it is about; empty if it is about none.
+    places: String,
     message: String,
+    is_transient: bool,
 }
 
 impl Unreachable {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, places: String::new(), message: message.into(), is_transient: false }
     }
 
     /// What happened while connecting to `place`.
@@ -152,18 +158,33 @@ impl Unreachable {
             ),
             CLOCK => (ErrorKind::Unavailable, TOO_FAR_AHEAD),
             FORMAT => (ErrorKind::Conflict, "the lock tables were made by another version of leasehold"),
-            "25006" | "55000" => {
-                (ErrorKind::Unavailable, "the server is a standby, or read-only: name the primary")
-            }
+            "25006" | "55000" => (ErrorKind::Unavailable, STANDBY),
             "" if is_certificate(error) => (
                 ErrorKind::Denied,
                 "the certificates do not match: check sslrootcert, sslcert, sslkey and the host's name",
             ),
+            "" if is_standby(error) => (ErrorKind::Unavailable, STANDBY),
             "" => (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached"),
             _ => (ErrorKind::Unavailable, "the server refused"),
         };
+        let is_transient = message == STANDBY || code == "57P03";
         let cause = said.unwrap_or_else(|| causes(error));
-        Self::new(kind, format!("{place}: {message}: {cause}"))
+        Self { is_transient, ..Self::new(kind, format!("{message}: {cause}")) }.at(place)
+    }
+
+    /// Names the server.
+    pub(crate) fn at(self, place: &str) -> Self {
+        Self { places: place.to_owned(), ..self }
+    }
+
+    /// Of two reasons the one that says more: what somebody must change, then who answered. The same reason names both
+    /// servers.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let rank = |why: &Self| (why.is_final(), why.is_transient);
+        if (self.kind, &self.message) == (other.kind, &other.message) && !self.places.is_empty() {
+            return Self { places: format!("{}, {}", self.places, other.places), ..self };
+        }
+        if rank(&other) > rank(&self) { other } else { self }
     }
 
     /// Whether somebody must change something before it can work.
@@ -172,15 +193,19 @@ impl Unreachable {
     }
 
     pub(crate) fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).at("postgres")
+        let message = match self.places.as_str() {
+            "" => self.message.clone(),
+            places => format!("{places}: {}", self.message),
+        };
+        Error::new(self.kind, message).at("postgres").transient_if(self.is_transient)
     }
 }
 
 impl From<Error> for Unreachable {
     fn from(error: Error) -> Self {
         let message = error.to_string();
-        let message = message.strip_prefix("postgres: ").unwrap_or(&message).to_owned();
-        Self { kind: error.kind(), message }
+        let message = message.strip_prefix("postgres: ").unwrap_or(&message);
+        Self { is_transient: error.is_transient(), ..Self::new(error.kind(), message) }
     }
 }
 
@@ -196,6 +221,14 @@ fn causes(error: &tokio_postgres::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Whether none of several servers takes writes, as the driver says it.
+fn is_standby(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| {
+        cause.kind() == std::io::ErrorKind::PermissionDenied && cause.raw_os_error().is_none()
+    })
 }
 
 fn is_certificate(error: &tokio_postgres::Error) -> bool {

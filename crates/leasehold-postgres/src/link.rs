@@ -86,9 +86,9 @@ impl Link {
     /// Connects, and from now on passes on what is said to this inbox. After every interruption it says
     /// [`look_all`](leasehold_core::Wake::look_all).
     pub(crate) async fn open(&self, inbox: Inbox, wakes: Wakes) -> Result<()> {
-        let until = Instant::now() + self.target().timeout + self.target().connect_timeout;
-        // A wrong password or a missing right is told by this one.
-        self.connected(until).await?;
+        let until = Instant::now() + self.target().timeout + self.target().connect_limit();
+        // The first failure is reported: it may be a wrong password, or a server that is not there.
+        self.connected_to(Busyness::Any, Attempts::One, until).await?;
         let opened = self.inner.ears.add(inbox, wakes);
         {
             let mut listening = locked(&self.inner.listening);
@@ -143,7 +143,7 @@ impl Link {
     /// Makes a call that may wait at the server, on a connection with nothing else to do: calls behind it would wait with it.
     /// `Unavailable` if there is no such connection by then. A caller that drops the future keeps the connection in use.
     pub(crate) async fn call_apart(&self, call: &Call, by: Instant) -> Result<Vec<Row>> {
-        let wire = self.connected_to(Busyness::Idle, by).await?;
+        let wire = self.connected_to(Busyness::Idle, Attempts::Many, by).await?;
         self.send(&wire, call, Instant::now() + self.target().timeout).await
     }
 
@@ -167,11 +167,11 @@ impl Link {
 
     /// The connection with the least to do.
     async fn connected(&self, until: Instant) -> Result<Arc<Wire>> {
-        self.connected_to(Busyness::Any, until).await
+        self.connected_to(Busyness::Any, Attempts::Many, until).await
     }
 
     /// The connection with the least to do, if it is no busier than that.
-    async fn connected_to(&self, at_most: Busyness, until: Instant) -> Result<Arc<Wire>> {
+    async fn connected_to(&self, at_most: Busyness, tries: Attempts, until: Instant) -> Result<Arc<Wire>> {
         let inner = &self.inner;
         let attempts = locked(&inner.pool).attempts;
         loop {
@@ -193,7 +193,8 @@ impl Link {
                     return Ok(wire);
                 }
                 let trouble = pool.trouble.as_ref().filter(|_| pool.attempts > attempts);
-                if let Some(trouble) = trouble.filter(|trouble| trouble.is_final() || now >= until) {
+                let is_over = now >= until || tries == Attempts::One;
+                if let Some(trouble) = trouble.filter(|trouble| trouble.is_final() || is_over) {
                     return Err(trouble.to_error());
                 } else if now >= until {
                     return Err(no_connection());
@@ -239,6 +240,14 @@ impl Link {
 enum Busyness {
     Any,
     Idle,
+}
+
+/// How often connecting may fail before a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempts {
+    One,
+    /// As often as there is time.
+    Many,
 }
 
 /// How often to look for a connection with nothing to do.

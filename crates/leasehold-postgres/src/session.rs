@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Row, Statement};
 use crate::ask;
 use crate::fault::{Silence, Unreachable, is_missing, is_over};
 use crate::link::Link;
-use crate::link::dial::{Dialed, Task, Way};
+use crate::link::dial::{Dialed, Task, Way, late};
 use crate::names::encode;
 use crate::reply;
 use crate::sql::{Verb, inside};
@@ -109,12 +109,10 @@ impl Database for Locks {
     }
 
     async fn connect(&self, silence: Duration) -> Result<Line> {
-        let made = timeout(self.way().target.connect_timeout, self.dial(silence)).await;
-        made.unwrap_or_else(|_| {
-            let message = "no answer in time: check that the server runs and can be reached";
-            Err(Unreachable::new(ErrorKind::Unavailable, format!("{}: {message}", self.way().target.place())))
-        })
-        .map_err(|unreachable| unreachable.to_error())
+        let target = &self.way().target;
+        let made = timeout(target.connect_limit(), self.dial(silence)).await;
+        let made = made.unwrap_or_else(|_| Err(late().at(&target.place())));
+        made.map_err(|unreachable| unreachable.to_error())
     }
 
     async fn holders(&self, key: &Key) -> Result<Vec<Held>> {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::url::{About, Query, TlsFiles, Url};
+use leasehold_core::url::{About, Address, Query, TlsFiles, Url};
 use leasehold_sql::Mode;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use crate::names::{SCHEMA, check_schema};
 
@@ -25,7 +25,9 @@ const CONNECTIONS: usize = 8;
 /// Everything that a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Where to, as whom; without the settings that a session of ours has.
+    /// Where the servers are: a host's name, or the directory of a socket.
+    pub(crate) servers: Vec<Address>,
+    /// As whom to connect; without a server, and without the settings that a session of ours has.
     config: Config,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) schema: String,
@@ -54,17 +56,11 @@ impl Target {
         }
         let (socket, port) = (query.take("host"), query.number("port")?.unwrap_or(PORT));
 
+        let servers = match socket {
+            Some(host) => vec![Address { host, port }],
+            None => url.addresses(port)?,
+        };
         let mut config = Config::new();
-        match socket {
-            Some(host) => {
-                config.host(host).port(port);
-            }
-            None => {
-                for address in url.addresses(port)? {
-                    config.host(address.host).port(address.port);
-                }
-            }
-        }
         config.user(url.login.user.as_deref().unwrap_or("postgres"));
         if let Some(password) = &url.login.password {
             config.password(password);
@@ -79,11 +75,11 @@ impl Target {
         config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
         config.connect_timeout(connect_timeout).keepalives(true).keepalives_idle(Duration::from_secs(10));
         config.application_name("leasehold");
-        if config.get_hosts().len() > 1 {
+        if servers.len() > 1 {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         url.query.done(KNOWN)?;
-        Ok(Self { config, tls, schema, mode, timeout, connect_timeout, connections })
+        Ok(Self { servers, config, tls, schema, mode, timeout, connect_timeout, connections })
     }
 
     /// A connection without settings of its own: what a pooler accepts.
@@ -127,19 +123,20 @@ impl Target {
         self.timeout.mul_f32(0.8)
     }
 
-    /// Where the server is, for messages.
-    pub(crate) fn place(&self) -> String {
-        let port = |at: usize| {
-            let ports = self.config.get_ports();
-            ports.get(at).or(ports.first()).copied().unwrap_or(5432)
-        };
-        let one = |(at, host): (usize, &Host)| match host {
-            Host::Tcp(name) if name.contains(':') => format!("[{name}]:{}", port(at)),
-            Host::Tcp(name) => format!("{name}:{}", port(at)),
-            Host::Unix(path) => path.display().to_string(),
-        };
-        self.config.get_hosts().iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+    /// The longest that a connection takes if the server that is tried last is the one that serves.
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.connect_timeout * u32::try_from(self.servers.len()).unwrap_or(1)
     }
+
+    /// Where the servers are, for messages.
+    pub(crate) fn place(&self) -> String {
+        self.servers.iter().map(place_of).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Where a server is, for messages.
+pub(crate) fn place_of(server: &Address) -> String {
+    if server.host.starts_with('/') { server.host.clone() } else { server.to_string() }
 }
 
 /// libpq's parameters for TLS. There is no encryption without verification here.

@@ -49,6 +49,9 @@ impl Refusal {
             code => code,
         };
         let not_now = |message: &str| Self::NotNow(told(ErrorKind::Unavailable, message, error));
+        // What a failover or a start brings about.
+        let not_yet =
+            |message: &str| Self::NotNow(told(ErrorKind::Unavailable, message, error).transient_if(true));
         let last = |kind, message: &str| Self::Final(told(kind, message, error));
         match code {
             "NOSCRIPT" => Self::NoScript,
@@ -57,13 +60,13 @@ impl Refusal {
                 (Some(to), _) => Self::Ask(to),
                 (None, _) => not_now("the cluster is changing: try again in a moment"),
             },
-            "READONLY" => not_now("the server is a replica: name the primary, or use redis+sentinel://"),
-            "LOADING" => not_now("the server is loading its data: try again in a moment"),
+            "READONLY" => not_yet("the server is a replica: name the primary, or use redis+sentinel://"),
+            "LOADING" => not_yet("the server is loading its data: try again in a moment"),
             "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => {
-                not_now("the cluster has no server for this key: try again when it is whole")
+                not_yet("the cluster has no server for this key: try again when it is whole")
             }
             "BUSY" => not_now("the server is busy with somebody's script: try again when it is done"),
-            "NOREPLICAS" => not_now("the server has too few replicas to accept writes: start them"),
+            "NOREPLICAS" => not_yet("the server has too few replicas to accept writes: start them"),
             "MISCONF" => not_now("the server cannot write to its disk and refuses writes: mend that first"),
             "OOM" => last(
                 ErrorKind::Unavailable,
@@ -112,12 +115,16 @@ fn told(kind: ErrorKind, message: &str, cause: &ServerError) -> Error {
 #[derive(Clone, Debug)]
 pub(crate) struct Unreachable {
     kind: ErrorKind,
+    /// The servers that it is about; empty if it is about none.
+    places: String,
     message: String,
+    is_transient: bool,
 }
 
 impl Unreachable {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Unavailable, message: message.into() }
+        let (places, is_transient) = (String::new(), false);
+        Self { kind: ErrorKind::Unavailable, places, message: message.into(), is_transient }
     }
 
     /// What happened while connecting to `address`.
@@ -133,12 +140,12 @@ impl Unreachable {
         } else {
             (ErrorKind::Unavailable, "cannot connect: check that the server runs and can be reached")
         };
-        Self { kind, message: format!("{address}: {message}: {error}") }
+        Self { kind, places: address.to_string(), ..Self::new(format!("{message}: {error}")) }
     }
 
     /// A server whose setting makes locks meaningless.
     pub(crate) fn unfit(check: &Check, address: &Address) -> Self {
-        Self { kind: ErrorKind::Invalid, message: format!("{address}: {check}") }
+        Self { kind: ErrorKind::Invalid, places: address.to_string(), ..Self::new(check.to_string()) }
     }
 
     /// What a server refused that we asked while looking for the right one.
@@ -154,8 +161,27 @@ impl Unreachable {
         self.kind != ErrorKind::Unavailable
     }
 
+    /// Other servers of the same store have answered, so this is a failover unless somebody must change something.
+    pub(crate) fn during_failover(self) -> Self {
+        Self { is_transient: self.is_transient || !self.is_final(), ..self }
+    }
+
+    /// Of two reasons the one that says more: what somebody must change, then who answered. The same reason names both
+    /// servers.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let rank = |why: &Self| (why.is_final(), why.is_transient);
+        if (self.kind, &self.message) == (other.kind, &other.message) && !self.places.is_empty() {
+            return Self { places: format!("{}, {}", self.places, other.places), ..self };
+        }
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+
     pub(crate) fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).at("redis")
+        let message = match self.places.as_str() {
+            "" => self.message.clone(),
+            places => format!("{places}: {}", self.message),
+        };
+        Error::new(self.kind, message).at("redis").transient_if(self.is_transient)
     }
 }
 
@@ -164,8 +190,8 @@ impl From<Error> for Unreachable {
         // Nothing was asked that could have changed anything.
         let kind = if error.is_retryable() { ErrorKind::Unavailable } else { error.kind() };
         let message = error.to_string();
-        let message = message.strip_prefix("redis: ").unwrap_or(&message).to_owned();
-        Self { kind, message }
+        let message = message.strip_prefix("redis: ").unwrap_or(&message);
+        Self { kind, is_transient: error.is_transient(), ..Self::new(message) }
     }
 }
 

@@ -50,7 +50,17 @@ impl Inboxes {
     /// Adds an inbox; the receiver is told when it is subscribed to.
     pub(crate) fn add(&self, channel: Vec<u8>, wakes: Wakes, hear: Hear) -> oneshot::Receiver<Result<()>> {
         let (sender, opened) = oneshot::channel();
-        self.lock().push(Inbox { channel, wakes, hear, opened: Some(sender) });
+        let mut inbox = Inbox { channel, wakes, hear, opened: Some(sender) };
+        let mut open = self.lock();
+        // An attempt to open that took too long may have left one.
+        if let Some(at) = open.iter().position(|other| other.channel == inbox.channel)
+            && open.swap_remove(at).opened.is_none()
+            && let Some(opened) = inbox.opened.take()
+        {
+            let _ = opened.send(Ok(()));
+        }
+        open.push(inbox);
+        drop(open);
         self.changed.notify_one();
         opened
     }

@@ -47,6 +47,21 @@ async fn a_server_that_may_evict_locks_is_refused() {
 }
 
 #[tokio::test]
+async fn lazy_client_checks_the_settings_before_its_first_claim() {
+    let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let client = Client::builder().connect_lazy(Redis::from_url(&server.url()).unwrap()).unwrap();
+    assert!(client.info().checks.is_empty(), "nothing is known before the client connects");
+    for _ in 0..2 {
+        let error = client.mutex("k").acquire().await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    assert_eq!(server.cli(&["dbsize"]), "0", "no lock was made");
+    server.cli(&["config", "set", "maxmemory-policy", "noeviction"]);
+    client.mutex("k").acquire().await.unwrap().release().await.unwrap();
+    assert!(!client.info().checks.is_empty());
+}
+
+#[tokio::test]
 async fn a_server_without_a_log_is_a_warning() {
     let found = checks(&[]).await.unwrap();
     let check = one(&found, "appendonly");

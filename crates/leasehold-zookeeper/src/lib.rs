@@ -14,6 +14,7 @@ mod note;
 mod own;
 mod pass;
 mod plan;
+mod probe;
 mod renew;
 mod session;
 mod sessions;

@@ -16,8 +16,6 @@ use crate::bell;
 use crate::checks::{checks, settings};
 #[cfg(not(feature = "tls"))]
 use crate::driver;
-use crate::fault::said;
-#[cfg(not(feature = "tls"))]
 use crate::fault::unreachable;
 use crate::session::Session;
 use crate::store::INFO;
@@ -201,23 +199,28 @@ async fn guard(
 async fn connect(target: &Target, lease: Duration, wakes: Option<Wakes>) -> Result<Arc<Session>> {
     // The driver wants to be connected within the session's timeout: do not ask for less than that takes.
     let connector = target.connector().with_session_timeout(Session::timeout_for(lease, target.tick));
+    // The keeper tries again, and knows for how long.
+    let connector = connector.with_fail_eagerly();
     let ended = watch::Sender::new(false);
     #[cfg(feature = "tls")]
     let zk = crate::tls::connect(connector, target, &ended).await?;
     #[cfg(not(feature = "tls"))]
-    let zk = driver::connect(connector, &target.cluster(), &ended).await.map_err(unreachable)?;
+    let zk = match driver::connect(connector, &target.cluster(), &ended).await {
+        Ok(zk) => zk,
+        Err(fault) => return Err(crate::probe::why_not(target, fault).await),
+    };
     let session = Arc::new(Session::new(zk, ended, target, lease, wakes));
     let path = format!("{}/{}", session.clients(), session.node);
     let options = CreateMode::Ephemeral.with_acls(session.acls);
     if let Err(fault) = session.zk.create(&path, b"", &options).await {
         if fault != Fault::NoNode {
-            return Err(said(fault));
+            return Err(unreachable(fault));
         }
-        session.make_base().await.map_err(said)?;
-        session.zk.create(&path, b"", &options).await.map_err(said)?;
+        session.make_base().await.map_err(unreachable)?;
+        session.zk.create(&path, b"", &options).await.map_err(unreachable)?;
     }
     let watch = session.zk.watch(&path, AddWatchMode::Persistent);
-    let watcher = watch.await.map_err(said)?;
+    let watcher = watch.await.map_err(unreachable)?;
     tokio::spawn(bell::listen(Arc::downgrade(&session), session.ending(), watcher));
     Ok(session)
 }

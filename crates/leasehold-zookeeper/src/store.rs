@@ -244,7 +244,17 @@ impl Store for ZooKeeper {
     }
 
     fn open(&self, inbox: Inbox, wakes: Wakes) -> Fut<'_, ()> {
-        self.call(move |store| async move { store.sessions.open(inbox, wakes).await })
+        let opened = self.call(move |store| async move { store.sessions.open(inbox, wakes).await });
+        Box::pin(async {
+            opened.await.map_err(|error| match error.kind() {
+                // Nothing was asked for yet.
+                ErrorKind::Indeterminate => {
+                    let message = "no server answers in time: check that they run and can be reached";
+                    Error::new(ErrorKind::Unavailable, message)
+                }
+                _ => error,
+            })
+        })
     }
 
     fn claim<'a>(&'a self, claim: &'a Claim) -> Fut<'a, Answer> {

@@ -9,7 +9,7 @@ use leasehold_core::{Error, ErrorKind, Result};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -18,13 +18,15 @@ use zookeeper_client::{
 };
 
 use crate::driver;
-use crate::fault::unreachable;
+use crate::probe;
 use crate::url::Target;
 
 const STORE: &str = "zookeeper";
 
-/// How long the driver may take to connect before we find out what keeps it.
+/// How long a server may take to say that it refuses our certificate.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a handshake may take when we find out why there is no session.
+const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// Refuses hosts that no certificate can name: the driver would panic.
 pub(crate) fn check_names(target: &Target) -> Result<()> {
@@ -46,13 +48,21 @@ pub(crate) async fn connect(
 ) -> Result<Client> {
     let cluster = target.cluster();
     let Some(files) = &target.tls else {
-        return driver::connect(connector, &cluster, ended).await.map_err(unreachable);
+        return match driver::connect(connector, &cluster, ended).await {
+            Ok(zk) => Ok(zk),
+            Err(fault) => Err(probe::why_not(target, fault).await),
+        };
     };
     let certs = TlsDynamicCerts::new(read(files)?);
     let connector = connector.with_tls(TlsOptions::new().with_certs(certs.clone()));
-    let zk = tokio::select! {
-        zk = driver::connect(connector, &cluster, ended) => zk.map_err(unreachable)?,
-        error = refused(target, files) => return Err(error),
+    let zk = match driver::connect(connector, &cluster, ended).await {
+        Ok(zk) => zk,
+        Err(fault) => {
+            return Err(match refused(target, files).await {
+                Some(error) => error,
+                None => probe::why_not(target, fault).await,
+            });
+        }
     };
     tokio::spawn(refresh(files.clone(), certs, zk.state_watcher(), ended.subscribe()));
     Ok(zk)
@@ -97,24 +107,17 @@ async fn refresh(
     }
 }
 
-/// Says why servers that can be reached do not serve us, if all of them refuse, or we refuse all of them. Otherwise it
-/// never ends.
-async fn refused(target: &Target, files: &TlsFiles) -> Error {
-    sleep(PATIENCE).await;
-    match leasehold_tls::client_config(STORE, files) {
-        Err(error) => return error,
-        Ok(config) => {
-            let connector = TlsConnector::from(config);
-            let found = join_all(target.hosts.iter().map(|host| greet(&connector, host))).await;
-            let mut said = found.into_iter().flatten();
-            if let Some(Err(first)) = said.next()
-                && said.all(|found| found.is_err())
-            {
-                return first;
-            }
-        }
-    }
-    std::future::pending().await
+/// Why servers that can be reached do not serve us, if all of them refuse, or we refuse all of them.
+async fn refused(target: &Target, files: &TlsFiles) -> Option<Error> {
+    let connector = match leasehold_tls::client_config(STORE, files) {
+        Ok(config) => TlsConnector::from(config),
+        Err(error) => return Some(error),
+    };
+    let greet = |host| timeout(HANDSHAKE, greet(&connector, host));
+    let found = join_all(target.hosts.iter().map(greet)).await;
+    let mut said = found.into_iter().flatten().flatten();
+    let Some(Err(first)) = said.next() else { return None };
+    said.all(|found| found.is_err()).then_some(first)
 }
 
 /// Whether a server and we trust each other; nothing when it cannot be reached.

@@ -95,7 +95,11 @@ const SCHEMES: &[Scheme] = &[
     },
 ];
 
-/// Connects to the store that the URL names.
+/// Connects to the store that the URL names, and checks the settings that its promises rest on.
+///
+/// Waits for up to 5 s while servers of the store answer, but none can serve, as during a failover. A server that refuses
+/// the connection is reported immediately. [`connect_lazy`] does not need the store at all yet, and [`open()`] with
+/// [`ClientBuilder::connect_timeout`](leasehold_core::ClientBuilder::connect_timeout) waits for another time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
@@ -108,10 +112,30 @@ const SCHEMES: &[Scheme] = &[
 /// ```
 ///
 /// # Errors
-/// As [`open`], and when the store cannot be reached or refuses us. Passwords are never part of a message.
+/// As [`open()`], and when the store cannot be reached or refuses us. Passwords are never part of a message.
 pub async fn connect(url: &str) -> Result<Client> {
     let connected = Client::builder().name(name_of(url)).connect(open(url)?).await;
     connected.map_err(|error| without_secrets(error, url))
+}
+
+/// A client of the store that the URL names, which connects when it is first used. The store need not be up yet.
+///
+/// The first operation connects and checks the store's settings before it asks for anything. If that fails, the operation
+/// fails with the error that [`connect`] would have returned, and the next operation tries again. Until then
+/// [`Client::info`] is what the store declares, not what its settings allow.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::connect_lazy("memory://tests")?; // sends nothing
+/// let guard = client.mutex("orders/42").acquire().await?; // connects
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As [`open()`], and `Invalid` outside of a tokio runtime.
+pub fn connect_lazy(url: &str) -> Result<Client> {
+    Client::builder().connect_lazy(open(url)?)
 }
 
 /// The store that the URL names, for a client with settings of its own. Sends nothing yet.
@@ -154,7 +178,10 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 fn without_secrets(error: Error, url: &str) -> Error {
     let text = error.to_string();
     let scrubbed = scrub(&text, url);
-    if scrubbed == text { error } else { Error::new(error.kind(), scrubbed) }
+    if scrubbed == text {
+        return error;
+    }
+    Error::new(error.kind(), scrubbed).transient_if(error.is_transient())
 }
 
 fn unknown(name: &str) -> Error {

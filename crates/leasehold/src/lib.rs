@@ -29,7 +29,7 @@
 //!
 //! A [`Quorum`] of several independent stores is a store too: a claim holds while a majority of them granted it.
 //!
-//! [`connect()`] takes the URL. [`open()`] gives the store alone, for a [`Client`] with [settings](ClientBuilder) of its own, or with
+//! [`connect()`] takes the URL. [`connect_lazy()`] does too, and connects when the client is first used. [`open()`] gives the store alone, for a [`Client`] with [settings](ClientBuilder) of its own, or with
 //! [layers] around the store: a namespace, tracing, metrics. [`Client::info`] says what a store can do; what it cannot do is
 //! refused with an error that says so, before anything is sent.
 //!
@@ -200,7 +200,7 @@
 //! # More
 //!
 //! What is promised, what is not, and what each store survives is in `docs/safety.md` of the repository; `docs/compare.md` is for those who
-//! come from another lock. Everything but [`connect()`], [`open()`] and [`redact()`] comes from `leasehold-core`, which stores are written
+//! come from another lock. Everything but [`connect()`], [`connect_lazy()`], [`open()`] and [`redact()`] comes from `leasehold-core`, which stores are written
 //! against.
 
 mod connect;
@@ -208,7 +208,7 @@ mod name;
 mod quorum;
 mod redact;
 
-pub use connect::{connect, open};
+pub use connect::{connect, connect_lazy, open};
 pub use leasehold_core::*;
 pub use redact::redact;
 

@@ -58,7 +58,7 @@ pub(crate) struct ElectArgs {
 /// How the lock is got and kept.
 #[derive(Debug, Args)]
 pub(crate) struct HoldArgs {
-    /// Wait at most this long (10s, 1h 30m); default: for ever
+    /// Wait at most this long (10s, 1h 30m), for the lock and for a store in a failover; default: for ever
     #[arg(long, value_name = "DUR", value_parser = duration::parse, conflicts_with = "try_once")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait: exit 75 when somebody else holds

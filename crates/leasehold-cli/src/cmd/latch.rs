@@ -1,6 +1,6 @@
 //! `leasehold latch`: set, count down, wait, show, delete.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Client, Latch};
 use serde_json::{Value, json};
@@ -11,11 +11,18 @@ use crate::args::{LatchArgs, LatchVerb};
 use crate::exit::{Exit, Failure, system};
 use crate::job::signals::Incoming;
 use crate::output::{Plain, print};
+use crate::settings::Wait;
 use crate::store::{Chosen, FAREWELL, farewell};
 
 /// Does what the verb says.
 pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failure> {
-    let client = &store.connect().await?;
+    let start = Instant::now();
+    let client = &match &verb {
+        LatchVerb::Wait { wait, .. } => {
+            store.connect_within(wait.map_or(Wait::Forever, Wait::AtMost)).await?
+        }
+        _ => store.connect().await?,
+    };
     match verb {
         LatchVerb::Set { latch, count, lives_for } => {
             let end = set(&latch, count, lives_for, client).await;
@@ -33,7 +40,8 @@ pub(crate) async fn latch(verb: LatchVerb, store: &Chosen) -> Result<Exit, Failu
                 true => (found.must_exist(), "was not set, or is still closed"),
                 false => (found, "is still closed"),
             };
-            let end = wait(&latch, &found, limit, late).await;
+            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            let end = wait(&latch, &found, left, late).await;
             // A wait that a signal has ended leaves the queue.
             let _ = timeout(farewell(&end), client.close()).await;
             end

@@ -4,13 +4,13 @@ mod acquire;
 
 use std::io;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{BootClock, Client, Clock, Guard, PATIENCE, Released};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use self::acquire::{acquire, acquire_again};
+use self::acquire::{acquire_again, acquire_first};
 use crate::exit::{Exit, Failure, system};
 use crate::job::guardian::Guardian;
 use crate::job::margin::Margin;
@@ -32,14 +32,15 @@ pub(crate) async fn run(
     guardian: &mut Option<Guardian>,
 ) -> Result<Exit, Failure> {
     let mut incoming = Incoming::listen().map_err(|error| system("cannot listen to signals", error))?;
+    let began = Instant::now();
     // Before the store is opened: a process that is stopped while it writes the file blocks every other client.
     let guardian = guardian.insert(Guardian::start(store.kind()).map_err(no_guardian)?);
     let client = tokio::select! {
         biased;
         signal = incoming.next() => return Ok(Exit::Signal(signal.as_raw())),
-        client = reporting(guardian, settings.lease, store.connect()) => client?,
+        client = reporting(guardian, settings.lease, store.connect_within(settings.wait)) => client?,
     };
-    let end = terms(settings, store, &client, guardian, &mut incoming).await;
+    let end = terms(settings, began, store, &client, guardian, &mut incoming).await;
     let _ = reporting(guardian, settings.lease, timeout(farewell(&end), client.close())).await;
     let (exit, unseen) = end?;
     if let Some(signal) = unseen {
@@ -52,6 +53,7 @@ pub(crate) async fn run(
 /// Holds once, or again and again until the program ends by itself.
 async fn terms(
     settings: &Run,
+    began: Instant,
     store: &Chosen,
     client: &Client,
     guardian: &mut Guardian,
@@ -62,7 +64,7 @@ async fn terms(
     loop {
         let acquired = async {
             match is_first {
-                true => acquire(client, settings).await,
+                true => acquire_first(client, settings, began).await,
                 false => acquire_again(client, settings).await,
             }
         };

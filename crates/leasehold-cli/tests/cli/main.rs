@@ -10,6 +10,7 @@ mod container;
 mod contention;
 mod database;
 mod elect;
+mod failovers;
 mod guardian;
 mod job;
 mod latch;

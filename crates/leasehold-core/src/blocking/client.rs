@@ -42,6 +42,22 @@ impl Client {
         wait(settings.connect(store)).map(Self)
     }
 
+    /// As [`ClientBuilder::connect_lazy`]: the first operation connects, so the store need not be up yet.
+    ///
+    /// ```
+    /// use leasehold_core::{Memory, blocking::Client};
+    /// # fn main() -> Result<(), leasehold_core::Error> {
+    /// let client = Client::connect_lazy(leasehold_core::Client::builder(), Memory::new())?;
+    /// client.mutex("orders/42").acquire()?.release()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_lazy(settings: ClientBuilder, store: impl Store) -> Result<Self> {
+        settings.runtime(runtime()?.clone()).connect_lazy(store).map(Self)
+    }
+
     /// The async client behind this one, on the blocking runtime.
     pub fn as_async(&self) -> &crate::Client {
         &self.0

@@ -17,7 +17,13 @@ impl Inner {
         for (n, opened) in futures_util::future::join_all(opening).await.into_iter().enumerate() {
             votes.note(n, opened);
         }
-        if votes.count(|()| true) >= self.majority() { Ok(()) } else { Err(votes.error(self)) }
+        if votes.count(|()| true) >= self.majority() {
+            return Ok(());
+        }
+        let error = votes.error(self);
+        // Some of the members are there, so the others may come back.
+        let may_recover = votes.has_contact() && error.is_retryable();
+        Err(error.transient_if(may_recover))
     }
 
     pub(super) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {

@@ -1,7 +1,8 @@
 //! A member, and asking it without being held up by it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -25,8 +26,18 @@ pub(super) struct Member {
     /// A permit for each release that is being repeated.
     pub(super) repeats: Arc<Semaphore>,
     is_open: AtomicBool,
+    /// The clients that have asked to open it, and with what success.
+    clients: Mutex<HashMap<Inbox, (Wakes, Opened)>>,
     /// Why the store refused to be opened.
     refusal: OnceLock<String>,
+}
+
+/// Whether the member is open for one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opened {
+    Yes,
+    /// A task tries again and again.
+    NotYet,
 }
 
 /// How far a client has come with a member. The steps follow each other in this order, and none is undone.
@@ -48,7 +59,8 @@ fn is_final(error: &Error) -> bool {
 impl Member {
     pub(super) fn new(store: Arc<dyn Store>, name: String) -> Self {
         let repeats = Arc::new(Semaphore::new(MOST_REPEATS));
-        Self { store, name, repeats, is_open: AtomicBool::new(false), refusal: OnceLock::new() }
+        let (is_open, clients, refusal) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
+        Self { store, name, repeats, is_open, clients, refusal }
     }
 
     pub(super) fn progress(&self) -> Progress<'_> {
@@ -61,18 +73,25 @@ impl Member {
 
     /// Opens the member. A member that is down must not keep the others from working, so the client tries
     /// again in the background for as long as it lives. It does not try again to open a member that refused.
+    /// Opening it again for the same client makes one more attempt, unless it is open.
     pub(super) fn open(self: &Arc<Self>, inbox: Inbox, wakes: &Wakes, limit: Duration) -> Fut<'static, ()> {
         let (member, wakes) = (self.clone(), wakes.clone());
         Box::pin(async move {
+            if member.is_open_for(inbox) {
+                return Ok(());
+            }
             let first = member.open_once(inbox, &wakes, limit).await;
             let Err(error) = &first else { return first };
-            if is_final(error) {
+            if is_final(error) || member.clients().insert(inbox, (wakes.clone(), Opened::NotYet)).is_some() {
                 return first;
             }
             tracing::warn!(member = member.name, %error, "a member of the quorum is away");
             tokio::spawn(async move {
                 while !wakes.is_gone() {
                     tokio::time::sleep(OPEN_AGAIN.mul_f64(0.5 + fastrand::f64())).await;
+                    if member.is_open_for(inbox) {
+                        return;
+                    }
                     match member.open_once(inbox, &wakes, limit).await {
                         Ok(()) => return tracing::info!(member = member.name, "joined the quorum"),
                         Err(error) if is_final(&error) => return,
@@ -93,10 +112,24 @@ impl Member {
         }
     }
 
+    fn is_open_for(&self, inbox: Inbox) -> bool {
+        self.clients().get(&inbox).is_some_and(|(_, opened)| *opened == Opened::Yes)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<Inbox, (Wakes, Opened)>> {
+        // Nothing below the lock panics half-way through a change.
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn open_once(&self, inbox: Inbox, wakes: &Wakes, limit: Duration) -> Result<()> {
         let opened = within(limit, self.store.open(inbox, wakes.clone())).await;
         match &opened {
-            Ok(()) => self.is_open.store(true, Ordering::Release),
+            Ok(()) => {
+                let mut clients = self.clients();
+                clients.retain(|_, (wakes, _)| !wakes.is_gone());
+                clients.insert(inbox, (wakes.clone(), Opened::Yes));
+                self.is_open.store(true, Ordering::Release);
+            }
             Err(error) if is_final(error) && self.refusal.set(error.to_string()).is_ok() => tracing::warn!(
                 member = self.name,
                 %error,

@@ -76,6 +76,12 @@ impl<T: Send + 'static> Votes<T> {
         self.said.iter().flatten().filter(|said| said.is_err()).count()
     }
 
+    /// Whether a member answered, even if only that it cannot serve at the moment.
+    pub(super) fn has_contact(&self) -> bool {
+        let mut said = self.said.iter().flatten();
+        said.any(|said| said.as_ref().err().is_none_or(Error::is_transient))
+    }
+
     /// The members that failed in a way that a repeat may mend.
     pub(super) fn retryable(&self) -> impl Iterator<Item = usize> {
         let said = self.said.iter().enumerate();

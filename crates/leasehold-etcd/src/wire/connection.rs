@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use h2::Ping;
-use leasehold_core::ErrorKind;
 use leasehold_core::url::{Address, Login, TlsFiles};
+use leasehold_core::{Error, ErrorKind};
 use prost::Message;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -46,15 +46,24 @@ impl Drop for Connection {
 impl Connection {
     /// Connects and logs in, within the time that the URL allows.
     pub(crate) async fn dial(target: &Target, endpoint: &Address) -> Result<Arc<Self>, Fault> {
-        let limit = target.connect_timeout;
-        let late =
-            |_| Fault::lost(ErrorKind::Unavailable, "no connection", format!("{endpoint} within {limit:?}"));
-        tokio::time::timeout(limit, Self::connect(target, endpoint)).await.map_err(late)?
+        let (limit, mut has_answered) = (target.connect_timeout, false);
+        let connected = Self::connect(target, endpoint, &mut has_answered);
+        let connected = tokio::time::timeout(limit, connected).await;
+        let connected = connected
+            .unwrap_or_else(|_| Err(Fault::Member(unreached(format!("no answer within {limit:?}")))));
+        connected.map_err(|fault| match fault {
+            // Logging in takes a leader.
+            Fault::Member(error) => Fault::Member(error.transient_if(has_answered)),
+            fault => fault,
+        })
     }
 
-    async fn connect(target: &Target, endpoint: &Address) -> Result<Arc<Self>, Fault> {
-        let unreachable =
-            |e: io::Error| Fault::lost(ErrorKind::Unavailable, "no connection", format!("{endpoint}: {e}"));
+    async fn connect(
+        target: &Target,
+        endpoint: &Address,
+        has_answered: &mut bool,
+    ) -> Result<Arc<Self>, Fault> {
+        let unreachable = |e: io::Error| Fault::Member(unreached(e.to_string()));
         let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
         let mut connection = match &target.tls {
@@ -70,6 +79,7 @@ impl Connection {
                     .await?
             }
         };
+        *has_answered = true;
         if let Login { user: Some(name), password: Some(password) } = target.login.clone() {
             let login = Authenticate { name, password };
             let reply: Authenticated =
@@ -183,6 +193,10 @@ impl Connection {
     pub(crate) async fn status(&self) -> Result<Status, Fault> {
         self.call("etcdserverpb.Maintenance/Status", &Empty {}).await
     }
+}
+
+fn unreached(why: String) -> Error {
+    Error::new(ErrorKind::Unavailable, why)
 }
 
 /// Whose answer it was, under which leader; absent in no answer of etcd's.

@@ -76,10 +76,10 @@ impl Fault {
                 "this user lacks a right: give its role read and write under the store's prefix",
             )),
             // Refused before anything was proposed.
-            14 if has("no leader") => Self::Member(told(
-                ErrorKind::Unavailable,
-                "this member has no leader: try again when it has one",
-            )),
+            14 if has("no leader") => Self::Member(
+                told(ErrorKind::Unavailable, "this member has no leader: try again when it has one")
+                    .transient_if(true),
+            ),
             8 if has("too many requests") => Self::Member(told(
                 ErrorKind::Unavailable,
                 "the cluster has too much to do: try again in a moment",

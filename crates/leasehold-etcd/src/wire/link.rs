@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::url::Login;
+use leasehold_core::url::{Login, Unreached};
 use leasehold_core::{Error, ErrorKind, Result};
 
 use super::connection::Connection;
@@ -60,7 +60,7 @@ impl Link {
             return Ok(connection);
         }
         let members = &self.target.members;
-        let mut failure = Error::new(ErrorKind::Invalid, "no host is named");
+        let (mut unreached, mut is_transient, mut refusal) = (Unreached::default(), false, None);
         for _ in 0..members.len() {
             let at = self.first.load(Ordering::Relaxed) % members.len();
             match Connection::dial(&self.target, &members[at]).await {
@@ -71,17 +71,20 @@ impl Link {
                 Err(Fault::Final(error)) => return Err(error),
                 Err(fault) => {
                     self.first.store(at + 1, Ordering::Relaxed);
-                    failure = fault.into();
+                    let error = Error::from(fault);
+                    is_transient |= error.is_transient();
+                    match error.is_retryable() {
+                        true => unreached.add(&members[at], error),
+                        false => refusal = Some(error),
+                    }
                 }
             }
         }
+        if let Some(error) = refusal {
+            return Err(error);
+        }
         // Nothing was sent that could have happened: logging in does not count.
-        Err(match failure.kind() {
-            ErrorKind::Indeterminate => {
-                Error::new(ErrorKind::Unavailable, "no member could be reached").because(failure)
-            }
-            _ => failure,
-        })
+        Err(unreached.into_error("etcd").transient_if(is_transient))
     }
 
     /// What a fault means for its connection: after most of them another member is tried.

@@ -4,9 +4,11 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::ErrorKind;
+use leasehold_core::url::Address;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
 
 use crate::fault::{Unreachable, is_missing, is_pooler};
@@ -14,7 +16,7 @@ use crate::proof::Secret;
 use crate::settings::Settings;
 use crate::sql::{FORMAT, Statements};
 use crate::tls::Connector;
-use crate::url::Target;
+use crate::url::{Target, place_of};
 
 /// Where what the server says without being asked goes, on the task that reads it: whoever waits for it waits for no other.
 pub(crate) type Ear = Arc<dyn Fn(&Notification) + Send + Sync>;
@@ -90,20 +92,49 @@ impl Way {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Connects. Has no limit of its own.
+    /// Connects, within the time that the URL allows for each server.
     pub(crate) async fn dial(&self, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
         self.dial_as(&self.target.direct(), ear).await
     }
 
-    /// Connects with these settings where nobody is in between.
+    /// Connects with these settings where nobody is in between: to the first server that takes writes.
     pub(crate) async fn dial_as(&self, direct: &Config, ear: Option<Ear>) -> Result<Dialed, Unreachable> {
+        let mut trouble: Option<Unreachable> = None;
+        for server in &self.target.servers {
+            let place = place_of(server);
+            let dialed = timeout(self.target.connect_timeout, self.dial_at(server, direct, ear.clone()));
+            match dialed.await.unwrap_or_else(|_| Err(late().at(&place))) {
+                Ok(dialed) => return Ok(dialed),
+                Err(why) => {
+                    trouble = Some(match trouble {
+                        Some(earlier) => earlier.or(why),
+                        None => why,
+                    });
+                }
+            }
+        }
+        Err(trouble.unwrap_or_else(|| Unreachable::new(ErrorKind::Invalid, "no server is named")))
+    }
+
+    async fn dial_at(
+        &self,
+        server: &Address,
+        direct: &Config,
+        ear: Option<Ear>,
+    ) -> Result<Dialed, Unreachable> {
+        let place = &place_of(server);
         let failed = |failed| match failed {
-            Failed::AtServer(error) => Unreachable::connecting(&error, &self.target.place()),
+            Failed::AtServer(error) => Unreachable::connecting(&error, place),
             Failed::Otherwise(unreachable) => unreachable,
         };
-        let (client, task) = match self.connect(direct, ear.clone()).await {
+        let to_server = |config: &Config| {
+            let mut config = config.clone();
+            config.host(&server.host).port(server.port);
+            config
+        };
+        let (client, task) = match self.connect(&to_server(direct), ear.clone()).await {
             Err(Failed::AtServer(error)) if is_pooler(&error) => {
-                self.connect(self.target.bare(), ear).await.map_err(failed)?
+                self.connect(&to_server(self.target.bare()), ear).await.map_err(failed)?
             }
             other => other.map_err(failed)?,
         };
@@ -123,7 +154,7 @@ impl Way {
         }
         let settings = greeted.map_err(failed)?;
         if let Some(check) = settings.refusal() {
-            return Err(Unreachable::new(ErrorKind::Invalid, format!("{}: {check}", self.target.place())));
+            return Err(Unreachable::new(ErrorKind::Invalid, check.to_string()).at(place));
         }
         let (is_direct, ours) = (settings.is_direct, settings.statements(self.target.mode));
         if let Some(ours) = ours.filter(|_| is_direct) {
@@ -173,6 +204,12 @@ impl Way {
         self.secret.set(secret);
         Ok(Settings::read(&row, 2)?)
     }
+}
+
+/// A server that did not answer in time.
+pub(crate) fn late() -> Unreachable {
+    let message = "no answer in time: check that the server runs and can be reached";
+    Unreachable::new(ErrorKind::Unavailable, message)
 }
 
 fn encoding<S, T>(connection: &Connection<S, T>) -> String

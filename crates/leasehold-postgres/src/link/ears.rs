@@ -39,7 +39,17 @@ impl Ears {
     /// Adds an inbox; the receiver is told when it is listened to.
     pub(super) fn add(&self, inbox: Inbox, wakes: Wakes) -> oneshot::Receiver<()> {
         let (sender, opened) = oneshot::channel();
-        self.lock().push(Open { inbox, wakes, opened: Some(sender) });
+        let mut new = Open { inbox, wakes, opened: Some(sender) };
+        let mut open = self.lock();
+        // An attempt to open that took too long may have left one.
+        if let Some(at) = open.iter().position(|other| other.inbox == inbox)
+            && open.swap_remove(at).opened.is_none()
+            && let Some(opened) = new.opened.take()
+        {
+            let _ = opened.send(());
+        }
+        open.push(new);
+        drop(open);
         self.changed.notify_one();
         opened
     }
@@ -118,7 +128,7 @@ pub(super) async fn listen(ears: Arc<Ears>, way: Arc<Way>) {
         Arc::new(move |message| ears.deliver(message, &way.secret))
     };
     loop {
-        match timeout(way.target.connect_timeout, way.dial(Some(ear.clone()))).await {
+        match timeout(way.target.connect_limit(), way.dial(Some(ear.clone()))).await {
             Ok(Ok(Dialed { client, task, is_direct: true })) => {
                 failed = 0;
                 attend(&ears, &client, &task, &way).await;

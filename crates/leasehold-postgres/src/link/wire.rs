@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::try_join_all;
-use leasehold_core::ErrorKind;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::dial::{Dialed, Task, Way};
+use super::dial::{Dialed, Task, Way, late};
 use crate::ask::Call;
 use crate::fault::{Silence, Unreachable};
 use crate::sql::Verb;
@@ -37,7 +36,7 @@ impl std::fmt::Debug for Wire {
 
 impl Wire {
     pub(super) async fn connect(way: &Way) -> Result<Self, Unreachable> {
-        let made = timeout(way.target.connect_timeout, async {
+        let made = timeout(way.target.connect_limit(), async {
             let Dialed { client, task, is_direct } = way.dial(None).await?;
             let saying = if is_direct {
                 let prepare = Verb::ALL.map(|verb| client.prepare_typed(way.texts.text(verb), verb.types()));
@@ -49,10 +48,7 @@ impl Wire {
             let (busy, used) = (AtomicUsize::new(0), AtomicBool::new(true));
             Ok(Self { client, saying, busy, used, _task: task })
         });
-        made.await.unwrap_or_else(|_| {
-            let message = "no answer in time: check that the server runs and can be reached";
-            Err(Unreachable::new(ErrorKind::Unavailable, format!("{}: {message}", way.target.place())))
-        })
+        made.await.unwrap_or_else(|_| Err(late().at(&way.target.place())))
     }
 
     pub(super) fn is_closed(&self) -> bool {

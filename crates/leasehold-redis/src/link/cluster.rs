@@ -107,8 +107,7 @@ impl Cluster {
     async fn ask_one(&self, address: &Address) -> Result<Ranges, Unreachable> {
         let target = self.dialer.target();
         let node = self.node(address);
-        let wire = node.first_attempt(Instant::now() + target.connect_timeout).await;
-        let wire = wire.map_err(Unreachable::from)?;
+        let wire = node.first_attempt(Instant::now() + target.connect_timeout).await?;
         let mut question = cmd("CLUSTER");
         question.arg("SLOTS");
         let answer = wire.send(&question, Instant::now() + target.timeout).await;
@@ -117,7 +116,8 @@ impl Cluster {
                 let mut ranges: Ranges = parts.iter().filter_map(|part| range(part, address)).collect();
                 ranges.sort();
                 if ranges.is_empty() {
-                    return Err(Unreachable::new(format!("{address} knows no server with slots")));
+                    let message = format!("{address} knows no server with slots");
+                    return Err(Unreachable::new(message).during_failover());
                 }
                 Ok(ranges)
             }

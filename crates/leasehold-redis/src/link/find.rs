@@ -25,12 +25,13 @@ impl Finder {
         };
         let answers = sentinels.iter().map(|sentinel| ask(dialer, sentinel, service, login));
         let primary = vote::most(answers, sentinels.len()).await?;
-        let wire = dialer.connect(&primary).await?;
+        let wire = dialer.connect(&primary).await.map_err(Unreachable::during_failover)?;
         // For a while after a failover some sentinels name a server that is none any more, or not yet.
         if is_primary(&wire, dialer).await {
             Ok(wire)
         } else {
-            Err(Unreachable::new(format!("{primary} is not the primary of \"{service}\" at the moment")))
+            let message = format!("{primary} is not the primary of \"{service}\" at the moment");
+            Err(Unreachable::new(message).during_failover())
         }
     }
 }

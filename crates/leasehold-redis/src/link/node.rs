@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Result, back_off};
+use leasehold_core::{Result, back_off};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -72,15 +72,15 @@ impl Node {
             Line::Up(_) => true,
             Line::Down(why) => why.as_ref().is_some_and(Unreachable::is_final),
         };
-        self.once(told, until).await
+        self.once(told, until).await.map_err(|why| why.to_error())
     }
 
     /// How the first attempt to connect ended.
-    pub(super) async fn first_attempt(&self, until: Instant) -> Result<Wire> {
+    pub(super) async fn first_attempt(&self, until: Instant) -> Result<Wire, Unreachable> {
         self.once(|line| !matches!(line, Line::Down(None)), until).await
     }
 
-    async fn once(&self, is_so: impl FnMut(&Line) -> bool, until: Instant) -> Result<Wire> {
+    async fn once(&self, is_so: impl FnMut(&Line) -> bool, until: Instant) -> Result<Wire, Unreachable> {
         let mut line = self.line.clone();
         let waited = match timeout_at(until, line.wait_for(is_so)).await {
             Ok(Ok(line)) => outcome(&line),
@@ -98,17 +98,16 @@ impl Drop for Node {
     }
 }
 
-fn outcome(line: &Line) -> Result<Wire> {
+fn outcome(line: &Line) -> Result<Wire, Unreachable> {
     match line {
         Line::Up(wire) => Ok(wire.clone()),
-        Line::Down(Some(why)) => Err(why.to_error()),
-        Line::Down(None) => Err(Unreachable::new("no connection in time: nothing was sent").to_error()),
+        Line::Down(Some(why)) => Err(why.clone()),
+        Line::Down(None) => Err(Unreachable::new("no connection in time: nothing was sent")),
     }
 }
 
-fn runtime_ended() -> Error {
-    let message = "the runtime that connected has ended: connect again";
-    Error::new(ErrorKind::Unavailable, message).at("redis")
+fn runtime_ended() -> Unreachable {
+    Unreachable::new("the runtime that connected has ended: connect again")
 }
 
 async fn keep_connected(finder: Finder, dialer: Dialer, line: watch::Sender<Line>) {

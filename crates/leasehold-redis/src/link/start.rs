@@ -50,7 +50,8 @@ impl Started {
                 let tasks = vec![tokio::spawn(cluster.clone().keep_up())];
                 let (cluster, checks) = (Some(cluster), Vec::new());
                 let started = Self { map, cluster, crowd: None, _fixed: None, tasks, checks };
-                return started.listening(inboxes, target).await;
+                // Some of its servers have answered.
+                return started.listening(inboxes, target).await.map_err(during_failover);
             }
             Topology::Single(address) => (Finder::Fixed(address.clone()), address.clone()),
             Topology::Sentinel { sentinels, service, login } => {
@@ -63,10 +64,10 @@ impl Started {
         // Sentinels are asked before the server is.
         let until = Instant::now() + target.connect_timeout * 3;
         let node = Node::start(finder, dialer);
-        node.first_attempt(until).await?;
+        node.first_attempt(until).await.map_err(|why| why.to_error())?;
         if target.min_replicas > 0 {
             // The first grant should not have to wait for it.
-            node.writer().node().first_attempt(until).await?;
+            node.writer().node().first_attempt(until).await.map_err(|why| why.to_error())?;
         }
         let crowd = (target.min_replicas == 0).then(|| Crowd::new(node.clone()));
         let (sender, map) = watch::channel(Arc::new(Map::single(name, node)));
@@ -81,7 +82,7 @@ impl Started {
         let until = Instant::now() + target.timeout.max(target.connect_timeout);
         // Together they are one round trip.
         let settings = map.nodes().iter().map(|(_, node)| async {
-            match node.first_attempt(until).await {
+            match node.first_attempt(until).await.map_err(|why| why.to_error()) {
                 Ok(wire) => Ok(settings::check(&wire, target.min_replicas, until).await),
                 // One server of a cluster is enough to refuse all of them.
                 Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
@@ -128,11 +129,11 @@ impl Started {
                     Ok(way) => return Ok(way),
                     // There is nobody else to wait for.
                     Err(error) if self.cluster.is_none() => return Err(error),
-                    Err(error) => error,
+                    Err(error) => during_failover(error),
                 },
                 None => {
                     let message = "no server of the cluster has this key's slot: mend the cluster";
-                    Unreachable::new(message).to_error()
+                    Unreachable::new(message).during_failover().to_error()
                 }
             };
             if Instant::now() >= until || !error.is_retryable() {
@@ -182,6 +183,12 @@ impl Started {
         };
         failed.unwrap_or_else(|| Unreachable::new("cannot subscribe in time: try again").to_error())
     }
+}
+
+/// An error about one server of a cluster that has answered before.
+fn during_failover(error: Error) -> Error {
+    let may_recover = error.kind() == ErrorKind::Unavailable;
+    error.transient_if(may_recover)
 }
 
 impl Drop for Started {

@@ -26,9 +26,12 @@ pub(super) async fn most<T: Clone + Eq + Hash>(
                     return Ok(answer);
                 }
             }
-            // What somebody must change is worth more than who did not answer.
-            Err(why) if problem.as_ref().is_none_or(|old| !old.is_final()) => problem = Some(why),
-            Err(_) => {}
+            Err(why) => {
+                problem = Some(match problem.take() {
+                    Some(old) => old.or(why),
+                    None => why,
+                });
+            }
         }
     }
     let most = votes.into_iter().max_by_key(|(_, count)| *count);

@@ -19,13 +19,21 @@ impl Certificates {
     pub fn make() -> Self {
         let certificates =
             Self { directory: tempfile::tempdir().expect("a temporary directory can be made") };
-        let directory = certificates.directory.path();
+        certificates.renew();
+        certificates
+    }
+
+    /// Makes all of them anew, with a new authority, in the same files.
+    ///
+    /// # Panics
+    /// As [`make`](Self::make).
+    pub fn renew(&self) {
+        let directory = self.directory.path();
         make(directory, "ca", &["-addext", "basicConstraints=critical,CA:TRUE"]);
         for name in ["server", "client"] {
             let signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"];
             make(directory, name, &[&signed[..], &["-addext", "subjectAltName=IP:127.0.0.1"]].concat());
         }
-        certificates
     }
 
     /// The certificate of `ca`, `server` or `client`.

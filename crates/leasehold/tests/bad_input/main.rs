@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "a test program")]
 
 mod ear;
+mod refused;
 mod schemes;
 mod speeches;
 mod strangers;
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Most of a trial is waiting for a limit.
     arguments.test_threads.get_or_insert(16);
-    let trials = urls::trials().into_iter().chain(strangers::trials()).collect();
+    let trials = urls::trials().into_iter().chain(refused::trials()).chain(strangers::trials()).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     strangers::go();
     eprintln!("{} lines were logged", ear::lines());

@@ -14,35 +14,41 @@ pub(crate) struct Scheme {
     pub(crate) server: &'static str,
     /// Whether what it says is encrypted.
     pub(crate) is_tls: bool,
+    /// Whether a URL may name several servers.
+    pub(crate) has_hosts: bool,
 }
 
 /// Stores that are reached by network.
 pub(crate) const SCHEMES: &[Scheme] = &[
     plain("redis", "redis", "redis://app:SECRET@AT/0?"),
-    plain("redis+sentinel", "redis", "redis+sentinel://app:SECRET@AT/main?"),
-    plain("redis+cluster", "redis", "redis+cluster://app:SECRET@AT?"),
+    plain("redis+sentinel", "redis", "redis+sentinel://app:SECRET@AT/main?").with_hosts(),
+    plain("redis+cluster", "redis", "redis+cluster://app:SECRET@AT?").with_hosts(),
     tls("rediss", "redis", "rediss://app:SECRET@AT?"),
-    plain("postgres", "postgres", "postgres://app:SECRET@AT/db?sslmode=disable&"),
-    tls("postgres+tls", "postgres", "postgres://app:SECRET@AT/db?sslmode=verify-full&"),
+    plain("postgres", "postgres", "postgres://app:SECRET@AT/db?sslmode=disable&").with_hosts(),
+    tls("postgres+tls", "postgres", "postgres://app:SECRET@AT/db?sslmode=verify-full&").with_hosts(),
     plain("mysql", "mysql", "mysql://app:SECRET@AT/db?"),
-    plain("zookeeper", "zookeeper", "zookeeper://app:SECRET@AT/locks?"),
-    tls("zookeepers", "zookeeper", "zookeepers://app:SECRET@AT/locks?"),
-    plain("etcd", "etcd", "etcd://app:SECRET@AT?"),
-    tls("etcds", "etcd", "etcds://app:SECRET@AT?"),
+    plain("zookeeper", "zookeeper", "zookeeper://app:SECRET@AT/locks?").with_hosts(),
+    tls("zookeepers", "zookeeper", "zookeepers://app:SECRET@AT/locks?").with_hosts(),
+    plain("etcd", "etcd", "etcd://app:SECRET@AT?").with_hosts(),
+    tls("etcds", "etcd", "etcds://app:SECRET@AT?").with_hosts(),
     plain("memcached", "memcached", "memcached://AT?"),
-    plain("consul", "consul", "consul://AT?"),
-    tls("consuls", "consul", "consuls://AT?"),
+    plain("consul", "consul", "consul://AT?").with_hosts(),
+    tls("consuls", "consul", "consuls://AT?").with_hosts(),
 ];
 
 const fn plain(name: &'static str, server: &'static str, form: &'static str) -> Scheme {
-    Scheme { name, form, server, is_tls: false }
+    Scheme { name, form, server, is_tls: false, has_hosts: false }
 }
 
 const fn tls(name: &'static str, server: &'static str, form: &'static str) -> Scheme {
-    Scheme { name, form, server, is_tls: true }
+    Scheme { name, form, server, is_tls: true, has_hosts: false }
 }
 
 impl Scheme {
+    const fn with_hosts(self) -> Self {
+        Self { has_hosts: true, ..self }
+    }
+
     /// The URL for a server there, with these parameters.
     pub(crate) fn url(&self, at: &str, parameters: &str) -> String {
         let form = self.form.replace(AT, at).replace("SECRET", SECRET);

@@ -1,19 +1,17 @@
 //! Getting the lock that the options ask for.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use leasehold::{Client, Guard, Part, Result};
 
 use crate::output::say;
 use crate::settings::{Mode, Run, Wait};
-
-/// How often a store is asked that is away.
-const PAUSE: Duration = Duration::from_secs(1);
+use crate::store::{PAUSE, waiting};
 
 /// As [`acquire`], but outages are waited out: what was lost in one is not had again before it is over.
 pub(super) async fn acquire_again(client: &Client, settings: &Run) -> Result<Option<Guard>> {
     loop {
-        match acquire(client, settings).await {
+        match acquire(client, settings, settings.wait).await {
             Err(error) if error.is_retryable() => say(error),
             done => return done,
         }
@@ -21,10 +19,30 @@ pub(super) async fn acquire_again(client: &Client, settings: &Run) -> Result<Opt
     }
 }
 
-/// Waits for the lock as long as the settings say; `None` when that was not enough.
+/// As [`acquire`], but waits out a failover for what is left of the wait that began at `start`. The client has connected, but
+/// perhaps not to the server that has this key.
+pub(super) async fn acquire_first(client: &Client, settings: &Run, start: Instant) -> Result<Option<Guard>> {
+    let mut has_answered = false;
+    loop {
+        let error = match acquire(client, settings, settings.wait.since(start)).await {
+            Err(error) if (has_answered || error.is_transient()) && error.is_retryable() => error,
+            done => return done,
+        };
+        let left = settings.wait.since(start);
+        if left.is_over() {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut has_answered, true) {
+            waiting(&error);
+        }
+        tokio::time::sleep(PAUSE.min(left.as_duration())).await;
+    }
+}
+
+/// Waits for the lock as long as `wait` says; `None` when that was not enough.
 ///
 /// An exclusive run is a mutex, so it excludes the library's mutexes and both sides of its read-write locks.
-pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Guard>> {
+async fn acquire(client: &Client, settings: &Run, wait: Wait) -> Result<Option<Guard>> {
     let key = settings.key.as_str();
     let lock = match &settings.mode {
         Mode::Job { at_least } => {
@@ -38,7 +56,7 @@ pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Gu
         Mode::Leader { value } => client.election(key).candidate(value).into_request(),
     };
     let lock = lock.with(settings.options());
-    match settings.wait {
+    match wait {
         Wait::Forever => lock.acquire().await.map(Some),
         Wait::AtMost(limit) => lock.acquire_within(limit).await,
         Wait::Not => lock.try_acquire().await,
@@ -47,7 +65,7 @@ pub(super) async fn acquire(client: &Client, settings: &Run) -> Result<Option<Gu
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::Duration;
 
     use clap::Parser;
     use leasehold::Memory;
