@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use self::acquire::{acquire, acquire_again};
 use crate::exit::{Exit, Failure, system};
-use crate::job::guardian::Guardian;
+use crate::job::guardian::{Guardian, HeldClaim};
 use crate::job::margin::Margin;
 use crate::job::process::Job;
 use crate::job::signals::{self, Incoming};
@@ -74,7 +74,7 @@ async fn terms(
         };
         let Some(held) = held else { return Err(busy(settings)) };
         Remark::Acquired { key, token: held.token() }.tell_if(store.verbose);
-        let end = match start(settings, &held, guardian, incoming).await {
+        let end = match start(settings, store, &held, guardian, incoming).await {
             Ok(Some(supervisor)) => Some(supervisor.watch().await),
             Ok(None) => None,
             Err(failure) => {
@@ -91,6 +91,7 @@ async fn terms(
         };
         let (loss, program) = match end {
             Some(Ok(End::Program { exit, unseen })) => {
+                guardian.dismiss();
                 reporting(guardian, settings.lease, give_back(held, store)).await?;
                 return Ok((exit, unseen));
             }
@@ -151,6 +152,7 @@ async fn give_back(held: Guard, store: &Chosen) -> Result<(), Failure> {
 /// If the program was not started.
 async fn start<'a>(
     settings: &Run,
+    store: &Chosen,
     held: &'a Guard,
     guardian: &'a mut Guardian,
     incoming: &'a mut Incoming,
@@ -161,7 +163,12 @@ async fn start<'a>(
     }
     flushed().await;
     let margin = Margin::new(BootClock.now(), held.valid_for());
-    guardian.tend().and_then(|()| guardian.kill_at(margin.guardian_kills_at())).map_err(no_guardian)?;
+    let claim = HeldClaim::of(held, &store.url);
+    guardian
+        .tend()
+        .and_then(|()| guardian.kill_at(margin.guardian_kills_at()))
+        .and_then(|()| guardian.release_if_killed(&claim))
+        .map_err(no_guardian)?;
     // The machine may have slept since the grant, or the runner was stopped.
     if !held.is_valid() {
         return Ok(None);
