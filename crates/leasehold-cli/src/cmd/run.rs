@@ -1,6 +1,7 @@
 //! `leasehold run` and `elect`: a program under a lock. A leader's lock publishes a value, and that is all.
 
 mod acquire;
+mod nested;
 
 use std::io;
 use std::process::Command;
@@ -58,6 +59,7 @@ async fn terms(
     incoming: &mut Incoming,
 ) -> Result<(Exit, Option<Signal>), Failure> {
     let key = settings.key.as_str();
+    reporting(guardian, settings.lease, nested::refuse(settings, store, client)).await?;
     let mut is_first = true;
     loop {
         let acquired = async {
@@ -175,7 +177,7 @@ async fn start<'a>(
     }
     let for_the_job = terminal.as_ref().filter(|terminal| terminal.is_for_the_job());
     let given = for_the_job.is_some();
-    let job = match Job::start(command(settings, held), guardian, for_the_job) {
+    let job = match Job::start(command(settings, store, held), guardian, for_the_job) {
         Ok(job) => job,
         Err(error) => {
             if let Some(terminal) = for_the_job {
@@ -210,12 +212,13 @@ fn no_guardian(error: io::Error) -> Failure {
     system("cannot start the guardian process", error)
 }
 
-fn command(settings: &Run, held: &Guard) -> Command {
+fn command(settings: &Run, store: &Chosen, held: &Guard) -> Command {
     let mut command = Command::new(&settings.program);
     command
         .args(&settings.arguments)
-        .env("LEASEHOLD_KEY", settings.key.as_str())
-        .env("LEASEHOLD_TOKEN", held.token().to_string());
+        .env(nested::KEY, settings.key.as_str())
+        .env(nested::TOKEN, held.token().to_string())
+        .env(nested::HELD_ON, &store.shown);
     if let Some(url) = store::for_the_program() {
         command.env(STORE_VARIABLE, url);
     }

@@ -16,6 +16,7 @@ mod job;
 mod latch;
 mod look;
 mod loss;
+mod nested;
 mod outages;
 mod pty;
 mod run;
