@@ -29,3 +29,4 @@ mod terminal;
 mod threads;
 mod traced;
 mod util;
+mod waiters;
