@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Starts a client that waits for the key, and writes the state of the process `program` to a file when it has it.
 fn next_client(place: &Place, words: &str, program: i32) -> Child {
     let look =
-        format!("grep '^State:.[RSDT]' /proc/{program}/status >state || echo dead >state; mv state granted");
+        format!("grep '^State:.[RSDT]' /proc/{program}/status >seen || echo dead >seen; mv seen granted");
     let mut next = place.run_script(words, &look);
     next.stdout(Stdio::null()).spawn().unwrap()
 }
