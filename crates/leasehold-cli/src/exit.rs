@@ -52,6 +52,8 @@ pub(crate) const ENVIRONMENT: &str = "  LEASEHOLD_STORE    the store, when --sto
   LEASEHOLD_KEY, LEASEHOLD_TOKEN
                      set for the program that `run` or `elect` starts: the key, and the fencing
                      token, a number larger than that of every earlier holder
+  LEASEHOLD_HELD_ON  set for the program as well: the store's URL with the password hidden, by which
+                     a run inside a run of the same key is recognised
 ";
 
 /// The end of `--help`.

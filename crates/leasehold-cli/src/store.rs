@@ -42,6 +42,8 @@ pub(crate) struct Chosen {
     store: Arc<dyn Store>,
     /// May have a password in it.
     pub(crate) url: String,
+    /// The same without the password.
+    pub(crate) shown: String,
     pub(crate) verbose: bool,
 }
 
@@ -65,7 +67,7 @@ impl Chosen {
         if global.verbose {
             say(format_args!("store {}", shown.escape_debug()));
         }
-        Ok(Self { store: leasehold::open(&url)?, url, verbose: global.verbose })
+        Ok(Self { store: leasehold::open(&url)?, url, shown, verbose: global.verbose })
     }
 
     /// A quorum with a SQLite file among its members locks the file as well.

@@ -112,6 +112,8 @@ pub use rwlock::{ReadGuard, RwLock, UpgradableGuard, WriteGuard};
 pub use semaphore::Semaphore;
 pub use signal::LossSignal;
 pub use store::{Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
+#[doc(hidden)]
+pub use ticket::ReleaseTicket;
 pub use ticket::Ticket;
 pub use usage::{Mode, Usage};
 pub use watch::Watch;

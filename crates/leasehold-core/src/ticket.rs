@@ -1,8 +1,12 @@
 //! Handing a lock to another process: the old guard ends, the new one begins, nobody else gets in between.
 
+mod release;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+pub use release::ReleaseTicket;
 
 use crate::capability::Feature;
 use crate::claim::{Change, Claim, ClaimId, Units};
@@ -74,11 +78,13 @@ impl FromStr for Ticket {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse(text).ok_or_else(|| {
-            // Without the text: a mistyped ticket is still nearly a secret.
-            Error::new(ErrorKind::Invalid, "this is not a ticket: pass on exactly what hand_over gave")
-        })
+        parse(text).ok_or_else(refused)
     }
+}
+
+/// Without the text: a mistyped ticket is still nearly a secret.
+fn refused() -> Error {
+    Error::new(ErrorKind::Invalid, "this is not a ticket: pass on exactly what hand_over gave")
 }
 
 fn parse(text: &str) -> Option<Ticket> {

@@ -64,7 +64,7 @@ pub(crate) struct HoldArgs {
     /// Do not wait: exit 75 when somebody else holds
     #[arg(long = "try")]
     pub(crate) try_once: bool,
-    /// How long the hold outlives a crash; renewed every third of it
+    /// How long the hold outlives a crash of the machine; renewed every third of it
     #[arg(long, value_name = "DUR", value_parser = duration::parse_positive, default_value = "30s")]
     pub(crate) lease: Duration,
     /// End the program when it has held for this long

@@ -1,6 +1,7 @@
 //! `leasehold run` and `elect`: a program under a lock. A leader's lock publishes a value, and that is all.
 
 mod acquire;
+mod nested;
 
 use std::io;
 use std::process::Command;
@@ -12,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use self::acquire::{acquire_again, acquire_first};
 use crate::exit::{Exit, Failure, system};
-use crate::job::guardian::Guardian;
+use crate::job::guardian::{Guardian, HeldClaim};
 use crate::job::margin::Margin;
 use crate::job::process::Job;
 use crate::job::signals::{self, Incoming};
@@ -60,6 +61,7 @@ async fn terms(
     incoming: &mut Incoming,
 ) -> Result<(Exit, Option<Signal>), Failure> {
     let key = settings.key.as_str();
+    reporting(guardian, settings.lease, nested::refuse(settings, store, client)).await?;
     let mut is_first = true;
     loop {
         let acquired = async {
@@ -76,7 +78,7 @@ async fn terms(
         };
         let Some(held) = held else { return Err(busy(settings)) };
         Remark::Acquired { key, token: held.token() }.tell_if(store.verbose);
-        let end = match start(settings, &held, guardian, incoming).await {
+        let end = match start(settings, store, &held, guardian, incoming).await {
             Ok(Some(supervisor)) => Some(supervisor.watch().await),
             Ok(None) => None,
             Err(failure) => {
@@ -93,6 +95,7 @@ async fn terms(
         };
         let (loss, program) = match end {
             Some(Ok(End::Program { exit, unseen })) => {
+                guardian.dismiss();
                 reporting(guardian, settings.lease, give_back(held, store)).await?;
                 return Ok((exit, unseen));
             }
@@ -153,6 +156,7 @@ async fn give_back(held: Guard, store: &Chosen) -> Result<(), Failure> {
 /// If the program was not started.
 async fn start<'a>(
     settings: &Run,
+    store: &Chosen,
     held: &'a Guard,
     guardian: &'a mut Guardian,
     incoming: &'a mut Incoming,
@@ -163,14 +167,19 @@ async fn start<'a>(
     }
     flushed().await;
     let margin = Margin::new(BootClock.now(), held.valid_for());
-    guardian.tend().and_then(|()| guardian.kill_at(margin.guardian_kills_at())).map_err(no_guardian)?;
+    let claim = HeldClaim::of(held, &store.url);
+    guardian
+        .tend()
+        .and_then(|()| guardian.kill_at(margin.guardian_kills_at()))
+        .and_then(|()| guardian.release_if_killed(&claim))
+        .map_err(no_guardian)?;
     // The machine may have slept since the grant, or the runner was stopped.
     if !held.is_valid() {
         return Ok(None);
     }
     let for_the_job = terminal.as_ref().filter(|terminal| terminal.is_for_the_job());
     let given = for_the_job.is_some();
-    let job = match Job::start(command(settings, held), guardian, for_the_job) {
+    let job = match Job::start(command(settings, store, held), guardian, for_the_job) {
         Ok(job) => job,
         Err(error) => {
             if let Some(terminal) = for_the_job {
@@ -205,12 +214,13 @@ fn no_guardian(error: io::Error) -> Failure {
     system("cannot start the guardian process", error)
 }
 
-fn command(settings: &Run, held: &Guard) -> Command {
+fn command(settings: &Run, store: &Chosen, held: &Guard) -> Command {
     let mut command = Command::new(&settings.program);
     command
         .args(&settings.arguments)
-        .env("LEASEHOLD_KEY", settings.key.as_str())
-        .env("LEASEHOLD_TOKEN", held.token().to_string());
+        .env(nested::KEY, settings.key.as_str())
+        .env(nested::TOKEN, held.token().to_string())
+        .env(nested::HELD_ON, &store.shown);
     if let Some(url) = store::for_the_program() {
         command.env(STORE_VARIABLE, url);
     }

@@ -4,6 +4,10 @@
 //! it died; a deadline that passes means that the runner is stopped or hangs while the lease runs out. Either
 //! way the whole process group is killed, grandchildren too, which a parent-death signal would not do.
 //!
+//! If the runner is dead, the guardian also releases its lock, as soon as no process of the group is left. The runner names
+//! the claim after the grant. The guardian opens the store when it releases the claim, and not before: a guardian that the
+//! runner outlives never does.
+//!
 //! A runner that is stopped inside a write of a SQLite file blocks every other key of the file, so after the deadline the
 //! guardian kills such a runner too. It therefore starts before the runner opens the store, and ends after the store is
 //! closed.
@@ -15,6 +19,8 @@
 //! It has a process group of its own, ignores every signal, and keeps neither the job's output nor its
 //! directory open. A job that moves to another session or group is out of its reach.
 
+mod held;
+mod message;
 mod stuck;
 mod watch;
 
@@ -25,6 +31,7 @@ use std::process::{Child, Command, Stdio};
 use leasehold::Moment;
 use rustix::process::{Pid, Signal};
 
+pub(crate) use self::held::HeldClaim;
 pub(crate) use self::watch::watch;
 use super::signals;
 use crate::store::StoreKind;
@@ -34,14 +41,6 @@ pub(crate) const NAME: &str = "__guardian";
 /// Its argument for a store that locks a file while it writes.
 const SQLITE: &str = "sqlite";
 
-/// Tag and number. Small enough for a pipe to write it in one piece, whoever else writes.
-type Message = [u8; 9];
-
-/// The group to guard, or 0 for none.
-const GROUP: u8 = b'g';
-/// When the runner counts as stopped, in nanoseconds of boot time.
-const DEADLINE: u8 = b'd';
-
 /// The runner's side.
 pub(crate) struct Guardian {
     process: Child,
@@ -50,13 +49,16 @@ pub(crate) struct Guardian {
     /// What it was told last, for the one that replaces it.
     group: Option<Pid>,
     deadline: Option<Moment>,
+    claim: Option<Vec<u8>>,
+    /// The runner needs no guardian any more.
+    is_dismissed: bool,
 }
 
 impl Guardian {
     /// Starts one, before there is a job.
     pub(crate) fn start(store: StoreKind) -> io::Result<Self> {
         let (process, pipe) = spawn(store)?;
-        Ok(Self { process, pipe, store, group: None, deadline: None })
+        Ok(Self { process, pipe, store, group: None, deadline: None, claim: None, is_dismissed: false })
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -67,9 +69,9 @@ impl Guardian {
     pub(crate) fn announcer(&self) -> io::Result<impl Fn() -> io::Result<()> + Send + Sync + use<>> {
         let pipe = self.pipe.try_clone()?;
         Ok(move || {
-            let own_group = u64::from(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
+            let announcement = message::group(Some(rustix::process::getpid()));
             // A guardian that has just been killed is an error of the start, not the program's death.
-            signals::while_ignored(Signal::PIPE, || (&pipe).write_all(&message(GROUP, own_group)))
+            signals::while_ignored(Signal::PIPE, || (&pipe).write_all(&announcement))
         })
     }
 
@@ -82,8 +84,34 @@ impl Guardian {
     pub(crate) fn forget(&mut self) {
         self.group = None;
         // A guardian that cannot be told must not act on what it knows.
-        if self.send(message(GROUP, 0)).is_err() {
+        if self.send(&message::group(None)).is_err() {
             self.end();
+        }
+    }
+
+    /// The runner holds this claim from now on, and the guardian releases it if the runner dies.
+    ///
+    /// The runner does not withdraw this when it has released the claim: a claim that has ended is not found again.
+    ///
+    /// # Errors
+    /// As [`kill_at`](Self::kill_at).
+    pub(crate) fn release_if_killed(&mut self, claim: &HeldClaim) -> io::Result<()> {
+        // A claim that is too long for a message is left to its lease.
+        self.claim = message::claim(&claim.to_bytes());
+        match self.claim.as_ref().map_or(Ok(()), |claim| self.send(claim)) {
+            Ok(()) => Ok(()),
+            Err(_) => self.replace(),
+        }
+    }
+
+    /// The program has ended by itself, and the runner is about to release the lock and to end.
+    ///
+    /// The guardian ends while the store answers. Where the store locks a file, it stays until the file is closed.
+    pub(crate) fn dismiss(&mut self) {
+        if self.store != StoreKind::Sqlite {
+            self.is_dismissed = true;
+            // Waited for when this is dropped.
+            let _ = self.process.kill();
         }
     }
 
@@ -93,8 +121,11 @@ impl Guardian {
     /// When a guardian that is gone cannot be replaced.
     pub(crate) fn kill_at(&mut self, deadline: Moment) -> io::Result<()> {
         self.deadline = Some(deadline);
+        if self.is_dismissed {
+            return Ok(());
+        }
         // A pipe that is closed or full: it is dead, or was stopped for long.
-        match self.send(when(deadline)) {
+        match self.send(&message::deadline(deadline)) {
             Ok(()) => Ok(()),
             Err(_) => self.replace(),
         }
@@ -105,6 +136,9 @@ impl Guardian {
     /// # Errors
     /// When there cannot be another.
     pub(crate) fn tend(&mut self) -> io::Result<()> {
+        if self.is_dismissed {
+            return Ok(());
+        }
         match self.process.try_wait() {
             Ok(None) => Ok(()),
             _ => self.replace(),
@@ -114,14 +148,13 @@ impl Guardian {
     fn replace(&mut self) -> io::Result<()> {
         self.end();
         (self.process, self.pipe) = spawn(self.store)?;
-        if let Some(group) = self.group {
-            self.send(message(GROUP, u64::from(group.as_raw_nonzero().get().unsigned_abs())))?;
-        }
-        self.deadline.map_or(Ok(()), |deadline| self.send(when(deadline)))
+        self.send(&message::group(self.group))?;
+        self.claim.as_ref().map_or(Ok(()), |claim| self.send(claim))?;
+        self.deadline.map_or(Ok(()), |deadline| self.send(&message::deadline(deadline)))
     }
 
-    fn send(&self, message: Message) -> io::Result<()> {
-        (&self.pipe).write_all(&message)
+    fn send(&self, message: &[u8]) -> io::Result<()> {
+        (&self.pipe).write_all(message)
     }
 
     fn end(&mut self) {
@@ -157,16 +190,6 @@ fn spawn(store: StoreKind) -> io::Result<(Child, PipeWriter)> {
     command.process_group(0).current_dir("/").env_clear();
     let process = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     Ok((process, pipe))
-}
-
-fn message(tag: u8, number: u64) -> Message {
-    let mut message = [tag; 9];
-    message[1..].copy_from_slice(&number.to_ne_bytes());
-    message
-}
-
-fn when(deadline: Moment) -> Message {
-    message(DEADLINE, deadline.since(Moment::from_nanos(0)).as_nanos() as u64)
 }
 
 /// Our own program, even when its file was replaced by an upgrade.

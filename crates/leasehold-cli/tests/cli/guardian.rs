@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use leasehold_servers::redis::Redis;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::traced::{Calls, Traced, calls_of_a_run};
@@ -163,4 +164,20 @@ fn slow_disk_that_costs_the_lock_does_not_kill_the_runner() {
     // file. It sends no reports while it waits.
     let words = ["run", "--lease", "2s", "k", "--", "sleep", "60"];
     assert_eq!(Traced::start(&place, &delay_sync(sync, 8), &words).finish(), Some(79));
+}
+
+#[test]
+fn guardian_ends_while_the_store_answers_the_release() {
+    let server = Redis::start();
+    let place = Place::on(&server.url());
+    let calls = "-f -e trace=kill,sendto,sendmsg,write,writev,wait4";
+    assert_eq!(Traced::start(&place, calls, &["run", "k", "--", "true"]).finish(), Some(0));
+    let trace = std::fs::read_to_string(place.path("trace")).unwrap();
+    let place_of = |call: &str| trace.find(call).unwrap_or_else(|| panic!("no {call} in {trace}"));
+    let kill = place_of(", SIGKILL)");
+    let guardian = trace[..kill].rsplit('(').next().unwrap();
+    let after = &trace[kill..];
+    let wait = after.find(&format!("wait4({guardian},")).expect("the runner waits for its guardian");
+    let is_request = |line: &str| line.contains("EVALSHA");
+    assert!(after[..wait].lines().any(is_request), "no release before the wait: {after}");
 }

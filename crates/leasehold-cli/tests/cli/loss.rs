@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::util::{Place, code, eventually, finish, guardian_of, is_alive, text, wait_until_dead};
+use super::util::{Place, code, eventually, guardian_of, is_alive, text, wait_until_dead};
 
 /// Cannot be ended by TERM, and has a grandchild that cannot be ended by it either.
 const STUBBORN: &str = "trap '' TERM INT HUP
@@ -116,13 +116,4 @@ fn a_stopped_runner_cannot_overstay_its_lease() {
     assert!(!place.next_finds_running("k", grandchild), "the guardian kills it in time");
     holder.signal(Signal::CONT);
     assert_eq!(code(&holder.finish()), 79);
-}
-
-#[test]
-fn the_next_one_gets_in_after_the_lease_of_a_killed_runner() {
-    let place = Place::new();
-    let holder = place.hold("run --lease 500ms k");
-    holder.signal(Signal::KILL);
-    let mut next = place.leasehold("run --wait 10s k -- true").spawn().unwrap();
-    assert_eq!(code(&finish(&mut next).expect("must end")), 0);
 }

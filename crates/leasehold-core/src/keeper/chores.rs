@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::leases::{Extension, Lease};
 use super::relay::Heir;
 use super::tables::Tables;
-use super::{Keeper, RETRY_FIRST, RETRY_LONGEST};
+use super::{Keeper, RETRY_FIRST, RETRY_LONGEST, Tries};
 use crate::capability::Leases;
 use crate::claim::{Answer, Change, Claim, ClaimId, Released};
 use crate::clock::Moment;
@@ -131,6 +131,27 @@ impl Chore {
                 "could not withdraw an unanswered request: a latch that it has set stays set until it is counted \
                  down or deleted"
             ),
+        }
+    }
+}
+
+impl Keeper {
+    /// Releases the claim of a process that has died, and repeats what fails until `until`.
+    pub(crate) async fn release_for_dead_owner(
+        &self,
+        claim: Claim,
+        may_arrive_late: bool,
+        keep_closed_until: Option<Moment>,
+        until: Moment,
+    ) -> Result<Released> {
+        let chore = Chore::new(claim, may_arrive_late, until);
+        let mut chore = Chore { keep_until: keep_closed_until, ..chore };
+        let mut tries = Tries::new(until);
+        loop {
+            match chore.attempt(self).await {
+                Ok(released) => return Ok(released),
+                Err(error) => tries.pause_after(error, &*self.clock).await?,
+            }
         }
     }
 }

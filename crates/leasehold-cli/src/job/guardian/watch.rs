@@ -8,17 +8,26 @@ use leasehold::{BootClock, Clock, Moment, TICK};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
+use super::SQLITE;
+use super::held::HeldClaim;
+use super::message::{Message, Received};
 use super::stuck::Runner;
-use super::{GROUP, Message, SQLITE};
-use crate::job::signals;
 use crate::job::terminal::Terminal;
+use crate::job::{signals, table};
 use crate::store::StoreKind;
+
+/// How often the guardian looks whether a killed group has ended.
+const PROBE: Duration = Duration::from_millis(2);
 
 /// What the runner has said.
 #[derive(Default)]
 struct Orders {
+    received: Received,
     group: Option<Pid>,
+    /// The group that was killed last.
+    killed: Option<Pid>,
     deadline: Option<Moment>,
+    claim: Option<HeldClaim>,
 }
 
 /// Guards until the runner is gone. The words are the runner's group, which gets the terminal back, and [`SQLITE`]; either
@@ -47,6 +56,7 @@ pub(crate) fn watch(words: impl Iterator<Item = OsString>) -> ExitCode {
         wait(nap);
     }
     orders.end_group(terminal_group);
+    orders.release_claim();
     ExitCode::SUCCESS
 }
 
@@ -60,28 +70,47 @@ impl Orders {
                 Err(rustix::io::Errno::INTR) => continue,
                 _ => {}
             }
-            let mut message = Message::default();
-            match rustix::io::read(pipe, &mut message) {
-                Ok(length) if length == message.len() => self.obey(message),
+            let mut bytes = [0; 1024];
+            match rustix::io::read(pipe, &mut bytes) {
+                Ok(length) if length > 0 => self.received.extend(&bytes[..length]),
                 _ => return false,
+            }
+            while let Some(message) = self.received.next() {
+                self.obey(message);
             }
         }
     }
 
-    fn obey(&mut self, [tag, number @ ..]: Message) {
-        let number = u64::from_ne_bytes(number);
-        match tag {
-            GROUP => self.group = i32::try_from(number).ok().and_then(Pid::from_raw),
-            _ => self.deadline = Some(Moment::from_nanos(number)),
+    fn obey(&mut self, message: Message) {
+        match message {
+            Message::Group(group) => (self.group, self.killed) = (group, None),
+            Message::Deadline(deadline) => self.deadline = Some(deadline),
+            Message::Claim(claim) => self.claim = HeldClaim::from_bytes(&claim),
         }
     }
 
     fn end_group(&mut self, terminal_group: Option<Pid>) {
         let Some(group) = self.group.take() else { return };
+        self.killed = Some(group);
         signals::send(group, Signal::KILL);
         if let (Some(terminal), Some(runner)) = (Terminal::find(), terminal_group) {
             terminal.pass(group, runner);
         }
+    }
+
+    /// Releases the dead runner's lock, but not before the last process of the group has ended. If that takes longer than
+    /// the lease, the lease decides.
+    fn release_claim(self) {
+        let (Some(claim), Some(lease_ends)) = (self.claim, self.deadline) else { return };
+        if let Some(group) = self.killed {
+            while table::is_alive(group) {
+                if BootClock.now() >= lease_ends {
+                    return;
+                }
+                std::thread::sleep(PROBE);
+            }
+        }
+        claim.release(lease_ends);
     }
 }
 
