@@ -108,7 +108,7 @@ pub use request::Request;
 pub use rwlock::{ReadGuard, RwLock, UpgradableGuard, WriteGuard};
 pub use semaphore::Semaphore;
 pub use signal::LossSignal;
-pub use store::{Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
+pub use store::{Finished, Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
 pub use ticket::Ticket;
 pub use usage::Usage;
 pub use watch::Watch;
