@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{Holder, Key, Latch, Snapshot, WHOLE, Waiter};
+use leasehold::{Finished, Holder, Key, Latch, Snapshot, WHOLE, Waiter};
 use serde::Serialize;
 
 use super::{Plain, Rough};
@@ -17,6 +17,7 @@ pub(crate) struct Resource {
     /// Likewise.
     limit: Option<u64>,
     holders: Vec<HolderShape>,
+    finished: Vec<FinishedShape>,
     waiters: Vec<WaiterShape>,
 }
 
@@ -53,6 +54,16 @@ struct HolderShape {
     count: Option<u64>,
 }
 
+/// A job that has finished and is not due yet.
+#[derive(Debug, Serialize)]
+struct FinishedShape {
+    label: String,
+    units: u64,
+    token: u64,
+    started_ms_ago: u64,
+    due_in_ms: u64,
+}
+
 #[derive(Debug, Serialize)]
 struct WaiterShape {
     label: String,
@@ -65,7 +76,8 @@ impl Resource {
     /// What `show` prints of a key; `None` when it is free.
     pub(crate) fn new(key: &Key, snapshot: Option<Snapshot>) -> Self {
         let name = key.as_str().to_owned();
-        let free = || Self { key: name, kind: None, limit: None, holders: vec![], waiters: vec![] };
+        let (holders, finished, waiters) = (vec![], vec![], vec![]);
+        let free = || Self { key: name, kind: None, limit: None, holders, finished, waiters };
         snapshot.map_or_else(free, Self::from)
     }
 
@@ -89,6 +101,7 @@ impl From<Snapshot> for Resource {
             kind: Some(kind),
             limit: Some(snapshot.limit),
             holders: snapshot.holders.into_iter().map(HolderShape::from).collect(),
+            finished: snapshot.finished.into_iter().map(FinishedShape::from).collect(),
             waiters: snapshot.waiters.into_iter().map(WaiterShape::from).collect(),
         }
     }
@@ -97,12 +110,13 @@ impl From<Snapshot> for Resource {
 /// A lock that everybody wants as a whole is one of one to people: how finely it could be shared means nothing.
 /// Of a latch it never does.
 fn show_as_one_of_one(snapshot: &mut Snapshot, kind: Kind) {
-    let (holders, waiters) = (&mut snapshot.holders, &mut snapshot.waiters);
-    let mut units = holders.iter_mut().map(|h| &mut h.units).chain(waiters.iter_mut().map(|w| &mut w.units));
-    if kind == Kind::Latch || snapshot.limit == WHOLE && units.all(|units| *units == WHOLE) {
+    let holders = snapshot.holders.iter_mut().map(|holder| &mut holder.units);
+    let finished = snapshot.finished.iter_mut().map(|job| &mut job.units);
+    let waiters = snapshot.waiters.iter_mut().map(|waiter| &mut waiter.units);
+    let mut units: Vec<_> = holders.chain(finished).chain(waiters).collect();
+    if kind == Kind::Latch || snapshot.limit == WHOLE && units.iter().all(|units| **units == WHOLE) {
+        units.iter_mut().for_each(|units| **units = 1);
         snapshot.limit = 1;
-        holders.iter_mut().for_each(|holder| holder.units = 1);
-        waiters.iter_mut().for_each(|waiter| waiter.units = 1);
     }
 }
 
@@ -127,6 +141,18 @@ impl HolderShape {
     fn fmt_latch(&self, count: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n  {count} left, token {}, set for {}", self.token, Rough(self.held_for_ms))?;
         self.lease_remaining_ms.map_or(Ok(()), |left| write!(f, ", opens by itself in {}", Rough(left)))
+    }
+}
+
+impl From<Finished> for FinishedShape {
+    fn from(job: Finished) -> Self {
+        Self {
+            label: job.label,
+            units: job.units,
+            token: job.token,
+            started_ms_ago: millis(job.started),
+            due_in_ms: millis(job.due_in),
+        }
     }
 }
 
@@ -167,6 +193,11 @@ impl fmt::Display for Resource {
                 Some(left) => write!(f, "lease ends in {}", Rough(left))?,
                 None => f.write_str("no lease")?,
             }
+        }
+        for job in &self.finished {
+            let units = self.units(job.units);
+            write!(f, "\n  finished by {}, {units}token {}, ", Plain(&job.label), job.token)?;
+            write!(f, "started {} ago, due in {}", Rough(job.started_ms_ago), Rough(job.due_in_ms))?;
         }
         for waiter in &self.waiters {
             let units = self.units(waiter.units);
@@ -235,9 +266,31 @@ mod tests {
             "key": "a\u{1b}[2J", "kind": "semaphore", "limit": 3,
             "holders": [{"label": "h\n1", "units": 2, "token": 7, "held_for_ms": 61500, "lease_remaining_ms": 900,
                          "value": null, "count": null}],
+            "finished": [],
             "waiters": [{"label": "w", "units": 2, "waiting_for_ms": 2000, "lease_remaining_ms": 9000}],
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_finished_job_is_not_held() {
+        let mut job = Snapshot::free(Key::new("nightly").unwrap(), WHOLE);
+        job.finished.push(Finished {
+            seat: 1,
+            token: 7,
+            units: WHOLE,
+            label: "h".to_owned(),
+            started: Duration::from_millis(61_500),
+            due_in: Duration::from_secs(540),
+        });
+        let shown = Resource::from(job);
+        let expected = "nightly: lock\n  finished by h, token 7, started 1m 1s ago, due in 9m";
+        assert_eq!(shown.to_string(), expected);
+        let json = serde_json::to_value(&shown).unwrap();
+        let finished = serde_json::json!([
+            {"label": "h", "units": 1, "token": 7, "started_ms_ago": 61500, "due_in_ms": 540_000}
+        ]);
+        assert_eq!((&json["holders"], &json["finished"]), (&serde_json::json!([]), &finished));
     }
 
     #[test]
@@ -245,7 +298,9 @@ mod tests {
         let json = serde_json::to_value(Resource::new(&Key::new("k").unwrap(), None)).unwrap();
         assert_eq!(
             json,
-            serde_json::json!({"key": "k", "kind": null, "limit": null, "holders": [], "waiters": []})
+            serde_json::json!({
+                "key": "k", "kind": null, "limit": null, "holders": [], "finished": [], "waiters": [],
+            })
         );
     }
 
