@@ -67,6 +67,7 @@ fn table(stores: &[Info]) -> String {
     for feature in Feature::ALL {
         table += &row(feature.name(), &|info| yes(info.supports(*feature)));
     }
+    table += &row("a job's `at_least` survives its process", &|info| yes(info.keeps_at_least()));
     table += &row("grants follow the queue", &|info| yes(info.ordered));
     table += &row("a waiter is told of its turn", &|info| {
         if info.pushes { "at once".to_owned() } else { "it polls".to_owned() }

@@ -8,7 +8,7 @@ use leasehold::{Key, Options, Semaphore};
 use crate::args::{ElectArgs, HoldArgs, RunArgs, WorkArgs};
 use crate::exit::{Exit, Failure};
 
-/// How long a job may run when nothing is said about it.
+/// How long a job may run unless `--max-hold` or a longer `--at-least` says otherwise.
 const AT_MOST: Duration = Duration::from_secs(3600);
 
 /// What `run` or `elect` is to do.
@@ -37,7 +37,7 @@ pub(crate) enum Mode {
         wanted: u64,
         of: u64,
     },
-    /// Exclusive, for no longer than the lease, and nobody's for a while after the start.
+    /// Exclusive, and not started again for a while after the start.
     Job {
         at_least: Duration,
     },
@@ -109,7 +109,7 @@ impl Run {
         let mut run = Self::plain(mode, args.hold, args.work);
         run.fixed = args.fixed;
         if let Some(at_least) = args.at_least {
-            run.lease = at_most(at_least, run.max_hold.take())?;
+            run.max_hold.get_or_insert(AT_MOST.max(at_least));
             run.wait = Wait::Not;
         }
         Ok(run)
@@ -160,15 +160,6 @@ impl Run {
     }
 }
 
-/// How long a job may run: a runner that dies must not free it before `at_least` is over.
-fn at_most(at_least: Duration, max_hold: Option<Duration>) -> Result<Duration, Failure> {
-    match max_hold {
-        None => Ok(AT_MOST.max(at_least)),
-        Some(limit) if limit >= at_least => Ok(limit),
-        Some(_) => Err(usage("--max-hold is shorter than --at-least: a crash would free the lock too soon")),
-    }
-}
-
 fn parse_permits(text: &str) -> Result<Mode, Failure> {
     let numbers = text.split_once('/').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
     match numbers {
@@ -192,15 +183,23 @@ fn usage(message: impl Into<String>) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Command};
 
     #[test]
-    fn a_job_is_kept_for_no_less_than_at_least() {
-        let (short, long) = (Duration::from_secs(60), Duration::from_secs(86_400));
-        assert_eq!(at_most(short, None).unwrap(), AT_MOST);
-        assert_eq!(at_most(long, None).unwrap(), long);
-        assert_eq!(at_most(short, Some(short)).unwrap(), short);
-        assert_eq!(at_most(long, Some(short)).unwrap_err().exit, Exit::Usage);
+    fn a_job_may_run_for_an_hour_or_its_pause_unless_limited() {
+        let limit = |words: &str| {
+            let line = words.split_whitespace().chain(["k", "--", "true"]);
+            let Command::Run(args) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+            let run = Run::new(args).unwrap();
+            assert_eq!(run.lease, Duration::from_secs(30), "{words}");
+            run.max_hold.unwrap().as_secs()
+        };
+        assert_eq!(limit("leasehold run --at-least 1m"), 3_600);
+        assert_eq!(limit("leasehold run --at-least 1d"), 86_400);
+        assert_eq!(limit("leasehold run --at-least 1d --max-hold 1m"), 60);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod faults;
 mod guards;
 mod histories;
 mod job;
+mod job_crashes;
 mod latch;
 mod latch_faults;
 mod late;
@@ -60,6 +61,7 @@ pub(crate) fn all() -> Vec<Case> {
         latch_faults::cases(),
         election::cases(),
         job::cases(),
+        job_crashes::cases(),
         multi::cases(),
         owner::cases(),
         relay::cases(),

@@ -228,6 +228,10 @@ impl Side {
             let (value, count) = (&holder.value, holder.count);
             text += &format!(" [{} units, seat {seat}, token {token}, {value:?}, {count:?}]", holder.units);
         }
+        for job in &seen.finished {
+            let (seat, token) = (self.seats.of(job.seat), self.tokens.of(job.token));
+            text += &format!(" {{{} units, seat {seat}, token {token}}}", job.units);
+        }
         for waiter in &seen.waiters {
             text += &format!(" ({} units, seat {})", waiter.units, self.seats.of(waiter.seat));
         }

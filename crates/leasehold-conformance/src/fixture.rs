@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Client, Fut, Key, Store};
+use leasehold_core::{Client, Fut, Key, Snapshot, Store};
 use serde_json::Value;
 
 use crate::victim::Killed;
@@ -117,6 +117,17 @@ pub struct RawState {
 }
 
 impl RawState {
+    /// What a store shows that has nothing outside of itself to ask. A job that is not due yet counts as a holder.
+    pub fn of_snapshot(seen: Option<&Snapshot>, residue: usize) -> Self {
+        let Some(seen) = seen else { return Self { residue, ..Self::default() } };
+        Self {
+            holders: seen.holders.len() + seen.finished.len(),
+            units: seen.held() + seen.finished.iter().map(|job| job.units).sum::<u64>(),
+            waiters: seen.waiters.len(),
+            residue,
+        }
+    }
+
     /// What the records of a store say that keeps one per key, as JSON. At `now` of its clock, in milliseconds.
     ///
     /// ```

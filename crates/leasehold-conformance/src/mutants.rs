@@ -94,13 +94,7 @@ impl Fixture for Broken {
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
         Box::pin(async move {
             let residue = self.0.inner.residue();
-            let seen = self.0.inner.inspect(key).await?;
-            Ok(seen.map_or(RawState { residue, ..RawState::default() }, |seen| RawState {
-                holders: seen.holders.len(),
-                units: seen.held(),
-                waiters: seen.waiters.len(),
-                residue,
-            }))
+            Ok(RawState::of_snapshot(self.0.inner.inspect(key).await?.as_ref(), residue))
         })
     }
 

@@ -31,6 +31,14 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// What the request extended the lease of a claim that holds to.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        match self {
+            Self::Granted(grant) => grant.lease,
+            _ => None,
+        }
+    }
+
     /// The rule's answer about a claim [on a session](crate::Claim::on_session), with what the request extended that to.
     ///
     /// ```

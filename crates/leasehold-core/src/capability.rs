@@ -277,7 +277,8 @@ pub struct Info {
     pub min_lease: Duration,
     /// The longest lease it can keep.
     pub max_lease: Duration,
-    /// By how much a lease may end early at the store; taken off every guard's deadline.
+    /// By how much a lease may end early at the store; taken off every guard's deadline, and added to what
+    /// must not end early: a job's `at_least` and lock delays.
     pub rounding: Duration,
     /// By how much a lease may end late at the store.
     pub expiry_slack: Duration,
@@ -297,6 +298,17 @@ impl Info {
     /// Whether the store has everything that the feature needs.
     pub fn supports(&self, feature: Feature) -> bool {
         feature.needs().iter().all(|need| self.can(*need))
+    }
+
+    /// Whether a job's [`at_least`](crate::Job::at_least) survives its process: only where every claim has a
+    /// lease of its own. A session takes its claims along when it ends.
+    ///
+    /// ```
+    /// use leasehold_core::{Memory, Store};
+    /// assert!(Memory::new().info().keeps_at_least());
+    /// ```
+    pub fn keeps_at_least(&self) -> bool {
+        self.leases == Leases::PerClaim
     }
 
     /// Refuses a feature that the store cannot carry.

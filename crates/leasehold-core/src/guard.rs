@@ -54,6 +54,7 @@ impl Guard {
     pub(crate) fn keep_until(&self, at: Moment) {
         // Only the first counts; nobody sets it twice.
         let _ = self.0.keep_until.set(at);
+        self.0.life.0.keep_until(&self.0.claim.id, at);
     }
 
     /// The fencing token: larger than that of every earlier holder of this key.
@@ -169,8 +170,9 @@ impl Guard {
         self.0.hold.is_asked()
     }
 
-    /// Renews now, with this lease from now on. The way to keep a fixed lease, or to read the store's word
-    /// that the claim is still there. Never shortens what is left; where a session carries the claims, its length stays.
+    /// Renews now, with this lease from now on, and returns for how long the guard is now
+    /// [valid](Self::valid_for). The way to keep a fixed lease, or to ask the store whether the claim is
+    /// still there. Never shortens what is left.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -178,18 +180,23 @@ impl Guard {
     /// # use leasehold_core::{Client, Memory, Options};
     /// # let client = Client::new(Memory::new()).await?;
     /// let guard = client.mutex("orders/42").with(Options::new().fixed(Duration::from_secs(1))).acquire().await?;
-    /// guard.renew(Duration::from_secs(60)).await?;
-    /// assert!(guard.valid_for() > Duration::from_secs(50));
+    /// let valid_for = guard.renew(Duration::from_secs(60)).await?;
+    /// assert!(valid_for > Duration::from_secs(50));
     /// # guard.release().await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// `Lost` when it is not held any more, `Invalid` for a lease that the store cannot keep.
-    pub async fn renew(&self, lease: Duration) -> Result<()> {
+    /// `Lost` when it is not held any more; `Invalid` for a lease that the store cannot keep. `Unsupported`
+    /// when the store gives less: where a session carries the claims
+    /// ([`Leases::Shared`](crate::Leases::Shared)) no lease becomes longer than the one that the lock was
+    /// acquired with, and nothing is renewed then. `Indeterminate` when it is not known whether the lease was
+    /// extended in time.
+    pub async fn renew(&self, lease: Duration) -> Result<Duration> {
         let keeper = &self.0.life.0;
         keeper.store.info().check_lease(lease)?;
-        keeper.renew_now(&self.0.claim.id, lease).await.map_err(|error| error.on(self.key()))
+        keeper.renew_now(&self.0.claim, lease).await.map_err(|error| error.on(self.key()))?;
+        Ok(self.valid_for())
     }
 
     /// Gives the lock back and says what was found: [`Released::Gone`] means that it had been lost before.

@@ -34,7 +34,7 @@ pub enum Loss {
     Expired,
     /// The store ended it: evicted, deleted, or forgotten.
     Gone,
-    /// It was held for as long as `max_hold` allows.
+    /// It was held for as long as `max_hold`, or the `at_most` of a job, allows.
     HeldTooLong,
     /// The client was closed.
     Closed,

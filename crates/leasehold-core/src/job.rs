@@ -1,24 +1,31 @@
-//! Work that should be done by one at a time, and not too often: a mutex with a fixed lease that may leave a tail.
+//! Work that should be done by one process at a time, and not too often: a mutex that ends in time and may
+//! leave a tail.
 
 use std::future::Future;
 use std::time::Duration;
 
-use crate::capability::Feature;
+use crate::capability::{Feature, Info};
 use crate::claim::{Units, WHOLE};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::key::Key;
+use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::request::Request;
-use crate::store::Holder;
+use crate::store::Snapshot;
 
 /// A piece of work that at most one process does at a time.
 ///
-/// - **At most**: the work is stopped, and somebody else may start, after [`at_most`](Job::at_most), default one
-///   hour. The lease is fixed: a job that hangs does not hang for ever.
-/// - **At least**: after it started nobody starts it again for [`at_least`](Job::at_least), even when it was done in
-///   a moment or failed: hosts whose clocks differ by a second do not run the same nightly job twice.
+/// - **At most**: the work is stopped after [`at_most`](Job::at_most), default one hour, so a job that hangs
+///   does not hang for ever.
+/// - **At least**: nobody starts it again until [`at_least`](Job::at_least) has passed since the start, even
+///   if the work was done in a moment or failed. So hosts whose clocks differ by a second do not run the same
+///   nightly job twice.
+///
+/// The job is renewed while it runs. If its process dies, another may start it when the lease has ended, 30 s
+/// by default, but not before `at_least` has passed. Where claims end with a session, `at_least` does not
+/// survive the process: [`Info::keeps_at_least`] tells.
 ///
 /// It does not remember what was done: a job that is due again runs again.
 ///
@@ -37,6 +44,7 @@ use crate::store::Holder;
 pub struct Job {
     client: Client,
     key: String,
+    lease: Duration,
     at_most: Duration,
     at_least: Duration,
     label: Option<String>,
@@ -52,7 +60,7 @@ pub struct Job {
 /// let running = job.clone().label("host 7").start().await?.expect("it is due");
 /// match job.run(|_| async { 42 }).await? {
 ///     Run::Ran(answer) => unreachable!("ran beside the other one: {answer}"),
-///     Run::Skipped(by) => assert_eq!(by.unwrap().label, "host 7"),
+///     Run::Skipped(seen) => assert_eq!(seen.unwrap().holders[0].label, "host 7"),
 /// }
 /// # running.release().await?;
 /// # Ok(()) }
@@ -61,14 +69,23 @@ pub struct Job {
 pub enum Run<T> {
     /// It ran here.
     Ran(T),
-    /// It runs elsewhere, or ran there not long ago: this is who holds it, if that could still be seen.
-    Skipped(Option<Holder>),
+    /// It runs elsewhere, or has finished and is not due yet: the job as it was then, with its holder or with
+    /// when it is due. `None` if that has ended in the meantime.
+    Skipped(Option<Snapshot>),
 }
 
 impl Job {
     pub(crate) fn new(client: &Client, key: &str) -> Self {
-        let at_most = Duration::from_secs(3600);
-        Self { client: client.clone(), key: key.to_owned(), at_most, at_least: Duration::ZERO, label: None }
+        let (lease, at_most) = (client.defaults().lease, Duration::from_secs(3600));
+        let (client, key, at_least) = (client.clone(), key.to_owned(), Duration::ZERO);
+        Self { client, key, lease, at_most, at_least, label: None }
+    }
+
+    /// How long the job stays closed after its process died, if `at_least` does not keep it closed for
+    /// longer. Renewed while the job runs. Default: the client's, which is 30 s unless it was set.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
     }
 
     /// The longest that it may run before it is stopped.
@@ -77,8 +94,7 @@ impl Job {
         self
     }
 
-    /// How long nobody starts it again after it was started; not longer than [`at_most`](Self::at_most), which is
-    /// all that is kept of a job whose process dies.
+    /// How long nobody starts it again after it was started.
     pub fn at_least(mut self, pause: Duration) -> Self {
         self.at_least = pause;
         self
@@ -106,10 +122,9 @@ impl Job {
         Ok(Run::Ran(done))
     }
 
-    /// Who runs it instead.
+    /// Why it does not run here.
     pub(crate) async fn skipped<T>(&self) -> Result<Run<T>> {
-        let now = self.client.inspect(&self.key).await?;
-        Ok(Run::Skipped(now.and_then(|now| now.holders.into_iter().next())))
+        Ok(Run::Skipped(self.client.inspect(&self.key).await?))
     }
 
     /// Acquires it for one run; `None` when it runs elsewhere. Releasing the guard leaves the tail.
@@ -131,23 +146,34 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` when `at_least` is longer than `at_most`; else as [`Request::try_acquire`].
+    /// `Invalid` when `at_least` is longer than the store keeps a lease; else as [`Request::try_acquire`].
     pub async fn start(&self) -> Result<Option<Guard>> {
-        if self.at_least > self.at_most {
-            let message = format!(
-                "at_least ({:?}) is longer than at_most ({:?}): raise at_most, which is all that a crash leaves",
-                self.at_least, self.at_most
-            );
-            return Err(Error::new(ErrorKind::Invalid, message).on(&Key::new(&self.key)?));
-        }
-        let options = Options { label: self.label.as_deref().map(Into::into), ..Options::new() };
+        let (key, info) = (Key::new(&self.key)?, self.client.info());
+        // The store would keep no shorter lease, and the client ends the hold in time.
+        let lease = self.lease.min(self.at_most.max(info.min_lease));
+        let first = self.first_lease(lease, info).map_err(|error| error.on(&key))?;
+        let label = self.label.as_deref().map(Into::into);
+        let options = Options { label, ..Options::new() }.lease(lease).max_hold(self.at_most);
         let request: Request =
             Request::new(&self.client, &self.key, WHOLE, Units::Exactly(WHOLE), Feature::Job);
-        let guard = request.with(options.fixed(self.at_most)).try_acquire().await?;
+        let guard = request.with(options).first_lease(first).try_acquire().await?;
         if let Some(guard) = &guard {
             guard.keep_until(guard.now() + self.at_least);
         }
         Ok(guard)
+    }
+
+    /// The lease that the job starts with: if its process dies, it keeps the job closed until `at_least` has
+    /// passed.
+    fn first_lease(&self, lease: Duration, info: &Info) -> Result<Duration> {
+        let longest = info.max_lease.saturating_sub(info.rounding);
+        if self.at_least > longest {
+            let message = format!("at_least is {:?}, this store keeps at most {longest:?}", self.at_least);
+            return Err(Error::new(ErrorKind::Invalid, message).at(info.name));
+        }
+        let survives = info.keeps_at_least() && !Mutant::CrashForgetsAtLeast.lives();
+        let first = if survives { self.at_least + info.rounding } else { Duration::ZERO };
+        Ok(lease.max(first))
     }
 }
 

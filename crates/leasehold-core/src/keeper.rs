@@ -34,7 +34,7 @@ use tokio::sync::{Notify, OnceCell, oneshot};
 pub(crate) use chores::Leaving;
 pub(crate) use pending::{Ended, Pending};
 
-use crate::capability::Renewal;
+use crate::capability::{Leases, Renewal};
 use crate::claim::{Answer, Change, Claim, ClaimId, Inbox};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -206,16 +206,39 @@ impl Keeper {
     }
 
     /// Renews a claim now, with this lease, and waits for the answer.
-    pub(crate) async fn renew_now(&self, id: &ClaimId, lease: Duration) -> Result<()> {
+    pub(crate) async fn renew_now(&self, claim: &Claim, lease: Duration) -> Result<()> {
+        if let Some(session) = claim.lease.filter(|length| *length < lease && self.has_sessions()) {
+            let message = format!(
+                "not renewed for {lease:?}: its session keeps it for {session:?} at a time: acquire it with a lease \
+                 of {lease:?}"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message).at(self.store.info().name));
+        }
         let (sender, answer) = oneshot::channel();
         {
             let mut tables = self.lock();
-            if !tables.renew_now(id, lease, sender, self.clock.now()) {
+            if !tables.renew_now(&claim.id, lease, sender, self.clock.now()) {
                 return Err(lost_already());
             }
             self.rouse(&mut tables);
         }
         answer.await.unwrap_or_else(|_| Err(lost_already()))
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.store.info().leases == Leases::Shared
+    }
+
+    /// Renews a claim with this lease from now on.
+    pub(crate) fn renew_with(&self, id: &ClaimId, lease: Duration) {
+        let mut tables = self.lock();
+        tables.renew_with(id, lease, self.clock.now());
+        self.rouse(&mut tables);
+    }
+
+    /// Keeps the units of a claim from everybody until then, whoever gives them back.
+    pub(crate) fn keep_until(&self, id: &ClaimId, at: Moment) {
+        self.lock().keep_until(id, at);
     }
 
     /// Asks about everything on this key now.

@@ -111,7 +111,7 @@ pub use request::Request;
 pub use rwlock::{ReadGuard, RwLock, UpgradableGuard, WriteGuard};
 pub use semaphore::Semaphore;
 pub use signal::LossSignal;
-pub use store::{Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
+pub use store::{Finished, Fut, Holder, Page, Promotion, Snapshot, Store, Waiter, Wake, Wakes};
 #[doc(hidden)]
 pub use ticket::ReleaseTicket;
 pub use ticket::Ticket;

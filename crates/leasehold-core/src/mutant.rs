@@ -86,6 +86,8 @@ mutants! {
     SetHasNoEnd,
     /// A job that was done too soon leaves no tail.
     JobLeavesNoTail,
+    /// A job whose process dies forgets its `at_least`.
+    CrashForgetsAtLeast,
     /// A quorum keeps what a minority of its members granted.
     QuorumKeepsAMinority,
     /// A quorum is content with the smaller half of its members.

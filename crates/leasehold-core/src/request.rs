@@ -39,6 +39,8 @@ pub struct Request<G = Guard> {
     units: Units,
     feature: Feature,
     options: Options,
+    /// The lease until the first renewal, if that is longer than those after it.
+    first_lease: Option<Duration>,
     value: Arc<[u8]>,
     if_gone: IfGone,
     guard: PhantomData<fn() -> G>,
@@ -73,6 +75,7 @@ impl<G: From<Guard>> Request<G> {
             units,
             feature,
             options,
+            first_lease: None,
             value,
             if_gone,
             guard: PhantomData,
@@ -90,10 +93,18 @@ impl<G: From<Guard>> Request<G> {
         self
     }
 
+    /// Starts with this lease; the renewals have the one of the options, and never shorten what is left of
+    /// this one.
+    pub(crate) fn first_lease(mut self, lease: Duration) -> Self {
+        self.first_lease = Some(lease);
+        self
+    }
+
     /// The same request for a plain guard.
     pub(crate) fn plain(self) -> Request {
-        let Self { client, key, limit, units, feature, options, value, if_gone, .. } = self;
-        Request { client, key, limit, units, feature, options, value, if_gone, guard: PhantomData }
+        let Self { client, key, limit, units, feature, options, first_lease, value, if_gone, .. } = self;
+        let guard = PhantomData;
+        Request { client, key, limit, units, feature, options, first_lease, value, if_gone, guard }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -184,8 +195,12 @@ impl<G: From<Guard>> Request<G> {
             }
             match settled? {
                 None => {
-                    let (claim, hold) = pending.into_parts();
+                    let (mut claim, hold) = pending.into_parts();
                     hold.note_requeued(requeued);
+                    if self.first_lease.is_some() {
+                        claim.lease = Some(self.options.lease);
+                        keeper.renew_with(&claim.id, self.options.lease);
+                    }
                     let guard = Guard::new(self.client.life().clone(), claim, hold);
                     if let Some(owner) = &self.options.owner {
                         owner.note(&guard);
@@ -276,6 +291,11 @@ impl<G: From<Guard>> Request<G> {
         let mut claim = self.client.claim_for(&key, self.limit, self.units, &self.options)?;
         claim.if_busy = if matches!(wait, Wait::Not) { IfBusy::Leave } else { IfBusy::Queue };
         claim.value = self.value.clone();
+        claim.lease = self.first_lease.or(claim.lease);
+        if !claim.lock_delay.is_zero() {
+            // It begins early wherever the lease may end early.
+            claim.lock_delay += self.client.info().rounding;
+        }
         Ok(claim)
     }
 }

@@ -121,7 +121,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// id is refused for that long: its claim, or another copy of it, may still be on the way.
     fn release<'a>(&'a self, claim: &'a Claim, refuse_for: Option<Duration>) -> Fut<'a, Released>;
 
-    /// Everybody on a key, by the store's own account; `None` when nobody is.
+    /// Everybody on a key, by the store's own account, and jobs that are not due yet; `None` when there is
+    /// neither.
     fn inspect<'a>(&'a self, key: &'a Key) -> Fut<'a, Option<Snapshot>>;
 
     /// The keys in use that start with `prefix`, a page at a time, each key once.
@@ -212,6 +213,8 @@ pub struct Snapshot {
     pub effective_limit: u64,
     /// Who holds, by token.
     pub holders: Vec<Holder>,
+    /// Jobs that have finished and are not due yet, by token.
+    pub finished: Vec<Finished>,
     /// Who waits, in order.
     pub waiters: Vec<Waiter>,
 }
@@ -219,7 +222,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// What a resource looks like that nobody claims.
     pub fn free(key: Key, limit: u64) -> Self {
-        Self { key, limit, effective_limit: limit, holders: Vec::new(), waiters: Vec::new() }
+        let (holders, finished, waiters) = (Vec::new(), Vec::new(), Vec::new());
+        Self { key, limit, effective_limit: limit, holders, finished, waiters }
     }
 
     /// The units held by all holders together.
@@ -227,9 +231,10 @@ impl Snapshot {
         self.holders.iter().map(|holder| holder.units).sum()
     }
 
-    /// The units that nobody holds.
+    /// The units that a claim could have now: neither held nor kept closed by a finished job.
     pub fn available(&self) -> u64 {
-        self.effective_limit.saturating_sub(self.held())
+        let closed: u64 = self.finished.iter().map(|finished| finished.units).sum();
+        self.effective_limit.saturating_sub(self.held()).saturating_sub(closed)
     }
 
     /// Who stands before the waiter with this seat: everybody who holds, and everybody who waits ahead of it.
@@ -279,6 +284,37 @@ pub struct Holder {
     pub value: Arc<[u8]>,
     /// Its count, for a latch.
     pub count: Option<u64>,
+}
+
+/// A job that has finished and is not due yet, as anybody may see it: no process owns its units.
+///
+/// Where a session carries the claims, the [lock delay](crate::Options::lock_delay) of a lost claim is shown
+/// in the same way.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold_core::Error> {
+/// use leasehold_core::{Client, Memory};
+/// let client = Client::new(Memory::new()).await?;
+/// client.job("nightly report").at_least(Duration::from_secs(60)).run(|_| async {}).await?;
+/// let seen = client.inspect("nightly report").await?.expect("it is not due yet");
+/// assert!(seen.holders.is_empty() && seen.finished[0].due_in > Duration::from_secs(50));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The place of the claim that left it.
+    pub seat: u64,
+    /// The token of that claim. [`Client::evict`](crate::Client::evict) with this token makes the job due.
+    pub token: u64,
+    /// The units that stay closed.
+    pub units: u64,
+    /// The label of the process that ran it.
+    pub label: String,
+    /// How long ago it started.
+    pub started: Duration,
+    /// When it is due again.
+    pub due_in: Duration,
 }
 
 /// A claim that waits, as anybody may see it.

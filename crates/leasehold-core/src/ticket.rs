@@ -116,7 +116,7 @@ impl Guard {
         // Before anything is sent, and nobody joins from here on: all of the hold goes.
         hand.close()?;
         let lease = hand.claim.lease.unwrap_or(Duration::MAX);
-        hand.life.0.renew_now(&hand.claim.id, lease).await.map_err(|error| error.on(self.key()))?;
+        hand.life.0.renew_now(&hand.claim, lease).await.map_err(|error| error.on(self.key()))?;
         let ticket = Ticket {
             key: self.key().clone(),
             id: hand.claim.id,

@@ -97,6 +97,7 @@ async fn next_change(
 fn who(snapshot: &Snapshot) -> Who {
     let limit = (0, 0, snapshot.effective_limit, None, None);
     let holders = snapshot.holders.iter().map(|h| (h.seat, h.token, h.units, Some(h.value.clone()), h.count));
+    let finished = snapshot.finished.iter().map(|f| (f.seat, f.token, f.units, None, None));
     let waiters = snapshot.waiters.iter().map(|waiter| (waiter.seat, 0, waiter.units, None, None));
-    std::iter::once(limit).chain(holders).chain(waiters).collect()
+    std::iter::once(limit).chain(holders).chain(finished).chain(waiters).collect()
 }

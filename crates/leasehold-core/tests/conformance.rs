@@ -24,11 +24,7 @@ impl Fixture for InMemory {
     fn raw_state<'a>(&'a self, key: &'a Key) -> Fut<'a, RawState> {
         Box::pin(async move {
             let residue = self.0.residue();
-            let Some(seen) = self.0.inspect(key).await? else {
-                return Ok(RawState { residue, ..RawState::default() });
-            };
-            let (holders, waiters) = (seen.holders.len(), seen.waiters.len());
-            Ok(RawState { holders, units: seen.held(), waiters, residue })
+            Ok(RawState::of_snapshot(self.0.inspect(key).await?.as_ref(), residue))
         })
     }
 

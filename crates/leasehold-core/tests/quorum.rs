@@ -63,8 +63,10 @@ impl Fixture for OfThree {
             let all = self.shown().await?;
             let here = || all.iter().flatten().filter(|shown| shown.key == *key);
             let mut by_token: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            for holder in here().flat_map(|shown| &shown.holders) {
-                by_token.entry(holder.token).or_default().push(holder.units);
+            for shown in here() {
+                let holders = shown.holders.iter().map(|holder| (holder.token, holder.units));
+                let finished = shown.finished.iter().map(|job| (job.token, job.units));
+                holders.chain(finished).for_each(|(token, n)| by_token.entry(token).or_default().push(n));
             }
             let held: Vec<u64> = by_token.values().filter(|units| units.len() >= 2).map(|u| u[0]).collect();
             let mut residue = all.each_ref().map(Vec::len);

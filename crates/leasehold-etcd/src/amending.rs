@@ -11,8 +11,21 @@ use crate::state::Own;
 use crate::store::Shared;
 use crate::wire::{Connection, Fault};
 
+/// The longest tail that the claim itself keeps. A lease has whole seconds, usually two at least, so a
+/// shorter tail would end late by more than its length.
+const SHORT_TAIL: Duration = Duration::from_secs(1);
+
 impl Shared {
     pub(crate) async fn amend(&self, claim: &Claim, change: &Change) -> Result<Answer> {
+        let no_tail = Change::Tail(Duration::ZERO);
+        let change = match change {
+            // Its session lives on for longer than that, even if nothing renews it any more.
+            Change::Tail(length) if *length <= SHORT_TAIL.min(claim.lease.unwrap_or_default() / 2) => {
+                tokio::time::sleep(*length).await;
+                &no_tail
+            }
+            _ => change,
+        };
         // What it makes is called by its id: nothing that a session carries.
         let amended = &Claim { token_above: 0, quorum: None, ..claim.on_session() };
         let own = &self.own(claim);

@@ -28,6 +28,7 @@ const CASES: &[(Mutant, &str)] = &[
     (Mutant::MultiInCallersOrder, "multi::all_are_held_together"),
     (Mutant::MultiSkipsABusyPart, "multi::a_busy_part_leaves_the_others_free"),
     (Mutant::LatchPassesWhenGone, "latch::deleting_ends_waiters_with_an_error"),
+    (Mutant::CrashForgetsAtLeast, "job_crashes::at_least_survives_a_crash"),
 ];
 
 /// Seeds to begin with, for bugs that few schedules show.

@@ -20,13 +20,13 @@ pub(crate) struct RunArgs {
     /// Take N of M permits; everybody must name the same M
     #[arg(long, value_name = "N/M")]
     pub(crate) permits: Option<String>,
-    /// Nobody starts again for this long after the start, however soon the program ends; does not
-    /// wait, and ends the program within --max-hold, default 1h
+    /// Refuse further starts until this long after the start, no matter how soon the program ends;
+    /// does not wait, and ends the program after --max-hold, default 1h
     #[arg(
         long,
         value_name = "DUR",
         value_parser = duration::parse_positive,
-        conflicts_with_all = ["wait", "lease", "fixed", "shared", "permits"]
+        conflicts_with_all = ["wait", "fixed", "shared", "permits"]
     )]
     pub(crate) at_least: Option<Duration>,
     /// Never renew: the program is ended when the lease is over

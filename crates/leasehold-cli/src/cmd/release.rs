@@ -1,6 +1,6 @@
 //! `leasehold release`: taking a lock away from its holder, or asking for it.
 
-use leasehold::{Client, Holder, Snapshot};
+use leasehold::{Client, Finished, Holder, Snapshot};
 use serde_json::json;
 
 use super::show::json;
@@ -9,49 +9,83 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Plain, print};
 use crate::store::Chosen;
 
+/// What can be ended by its token.
+struct Target {
+    token: u64,
+    label: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Hold,
+    /// A latch, and what is left to count down.
+    Latch(u64),
+    /// A job that is not due yet.
+    Finished,
+}
+
+impl From<Holder> for Target {
+    fn from(holder: Holder) -> Self {
+        let kind = holder.count.map_or(Kind::Hold, Kind::Latch);
+        Self { token: holder.token, label: holder.label, kind }
+    }
+}
+
+impl From<Finished> for Target {
+    fn from(job: Finished) -> Self {
+        Self { token: job.token, label: job.label, kind: Kind::Finished }
+    }
+}
+
 /// Evicts one holder. Nobody there to evict is no failure: the wish is fulfilled.
 pub(crate) async fn release(args: ReleaseArgs, store: &Chosen) -> Result<Exit, Failure> {
     let client = store.connect().await?;
     let key = &args.key;
     // The token is read first and named in the request, so that only the holder we have seen is evicted and
     // not one that got the lock meanwhile.
-    let holder = match client.inspect(key.as_str()).await? {
+    let target = match client.inspect(key.as_str()).await? {
         Some(snapshot) => choose(snapshot, args.token)?,
         None => None,
     };
-    let Some(holder) = holder else {
+    let Some(target) = target else {
         let text = match args.token {
             Some(token) => format!("{key}: nobody holds it with token {token}"),
             None => format!("{key}: nobody holds it"),
         };
         return said(&args, None, text, false);
     };
-    let who = format!("{} (token {})", Plain(&holder.label), holder.token);
+    let who = format!("{} (token {})", Plain(&target.label), target.token);
     if args.ask {
-        return ask(&client, &args, &holder, &who).await;
+        return ask(&client, &args, &target, &who).await;
     }
     if !args.force {
-        let what = match holder.count {
-            Some(count) => format!("delete the latch \"{key}\" with {count} left, for which others may wait"),
-            None => format!("take \"{key}\" from {who}, who may be at work"),
+        let what = match target.kind {
+            Kind::Latch(count) => {
+                format!("delete the latch \"{key}\" with {count} left, for which others may wait")
+            }
+            Kind::Hold => format!("take \"{key}\" from {who}, who may be at work"),
+            Kind::Finished => format!("make the job \"{key}\" due, which {who} has finished"),
         };
         return Err(Failure::new(Exit::Usage, format!("this would {what}: say --force to do it")));
     }
-    let evicted = client.evict(key.as_str(), holder.token).await?;
-    let text = match (evicted, holder.count) {
-        (true, Some(_)) => format!("{key}: deleted"),
-        (true, None) => format!("{key}: taken from {who}"),
-        (false, Some(_)) => format!("{key}: has just opened"),
-        (false, None) => format!("{key}: {who} had just let go"),
+    let evicted = client.evict(key.as_str(), target.token).await?;
+    let text = match (evicted, target.kind) {
+        (true, Kind::Latch(_)) => format!("{key}: deleted"),
+        (true, Kind::Hold) => format!("{key}: taken from {who}"),
+        (true, Kind::Finished) => format!("{key}: due now"),
+        (false, Kind::Latch(_)) => format!("{key}: has just opened"),
+        (false, Kind::Hold) => format!("{key}: {who} had just let go"),
+        (false, Kind::Finished) => format!("{key}: has just become due"),
     };
-    said(&args, Some(&holder), text, evicted)
+    said(&args, Some(&target), text, evicted)
 }
 
 /// Says what came of it: in words, or as one object.
-fn said(args: &ReleaseArgs, holder: Option<&Holder>, text: String, done: bool) -> Result<Exit, Failure> {
+fn said(args: &ReleaseArgs, target: Option<&Target>, text: String, done: bool) -> Result<Exit, Failure> {
     if args.json {
         let what = if args.ask { "asked" } else { "released" };
-        let (token, label) = (holder.map(|holder| holder.token), holder.map(|holder| &holder.label));
+        let (token, label) = (target.map(|target| target.token), target.map(|target| &target.label));
         print(json(&json!({"key": args.key.as_str(), what: done, "token": token, "label": label}))?)?;
     } else {
         print(text)?;
@@ -59,29 +93,34 @@ fn said(args: &ReleaseArgs, holder: Option<&Holder>, text: String, done: bool) -
     Ok(Exit::Success)
 }
 
-async fn ask(client: &Client, args: &ReleaseArgs, holder: &Holder, who: &str) -> Result<Exit, Failure> {
+async fn ask(client: &Client, args: &ReleaseArgs, target: &Target, who: &str) -> Result<Exit, Failure> {
     let key = &args.key;
-    if holder.count.is_some() {
-        let message = format!("\"{key}\" is a latch, which nobody holds: count it down, or delete it");
-        return Err(Failure::new(Exit::Usage, message));
+    let why_not = match target.kind {
+        Kind::Hold => None,
+        Kind::Latch(_) => Some("a latch, which nobody holds: count it down, or delete it"),
+        Kind::Finished => Some("a job that has finished: say --force to make it due"),
+    };
+    if let Some(why_not) = why_not {
+        return Err(Failure::new(Exit::Usage, format!("\"{key}\" is {why_not}")));
     }
-    let asked = client.ask(key, holder.token).await?;
+    let asked = client.ask(key, target.token).await?;
     let text = if asked { format!("{key}: asked {who}") } else { format!("{key}: {who} had let go") };
-    said(args, Some(holder), text, asked)
+    said(args, Some(target), text, asked)
 }
 
-/// The holder with the token, or the only one there is.
-fn choose(snapshot: Snapshot, token: Option<u64>) -> Result<Option<Holder>, Failure> {
-    let mut holders = snapshot.holders;
+/// The holder or finished job with the token, or the only one there is.
+fn choose(snapshot: Snapshot, token: Option<u64>) -> Result<Option<Target>, Failure> {
+    let holders = snapshot.holders.into_iter().map(Target::from);
+    let mut targets: Vec<_> = holders.chain(snapshot.finished.into_iter().map(Target::from)).collect();
     if let Some(token) = token {
-        return Ok(holders.into_iter().find(|holder| holder.token == token));
+        return Ok(targets.into_iter().find(|target| target.token == token));
     }
-    if holders.len() > 1 {
+    if targets.len() > 1 {
         let list =
-            holders.iter().map(|holder| format!("\n  --token {}  {}", holder.token, Plain(&holder.label)));
+            targets.iter().map(|target| format!("\n  --token {}  {}", target.token, Plain(&target.label)));
         let list: String = list.collect();
-        let message = format!("\"{}\" has {} holders, choose one:{list}", snapshot.key, holders.len());
+        let message = format!("\"{}\" has {} holders, choose one:{list}", snapshot.key, targets.len());
         return Err(Failure::new(Exit::Usage, message));
     }
-    Ok(holders.pop())
+    Ok(targets.pop())
 }

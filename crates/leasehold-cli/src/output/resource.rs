@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{Holder, Key, Latch, Mode, Snapshot, WHOLE, Waiter};
+use leasehold::{Finished, Holder, Key, Latch, Mode, Snapshot, WHOLE, Waiter};
 use serde::Serialize;
 
 use super::{Plain, Rough};
@@ -17,6 +17,7 @@ pub(crate) struct Resource {
     /// How many permits a semaphore has; `null` for everything else.
     limit: Option<u64>,
     holders: Vec<HolderShape>,
+    finished: Vec<FinishedShape>,
     waiters: Vec<WaiterShape>,
 }
 
@@ -59,6 +60,15 @@ struct HolderShape {
     count: Option<u64>,
 }
 
+/// A job that has finished and is not due yet.
+#[derive(Debug, Serialize)]
+struct FinishedShape {
+    label: String,
+    token: u64,
+    started_ms_ago: u64,
+    due_in_ms: u64,
+}
+
 #[derive(Debug, Serialize)]
 struct WaiterShape {
     label: String,
@@ -74,7 +84,8 @@ impl Resource {
     /// What `show` prints of a key; `None` when it is free.
     pub(crate) fn new(key: &Key, snapshot: Option<Snapshot>) -> Self {
         let name = key.as_str().to_owned();
-        let free = || Self { key: name, kind: None, limit: None, holders: vec![], waiters: vec![] };
+        let (holders, finished, waiters) = (vec![], vec![], vec![]);
+        let free = || Self { key: name, kind: None, limit: None, holders, finished, waiters };
         snapshot.map_or_else(free, Self::from)
     }
 
@@ -111,6 +122,7 @@ impl From<Snapshot> for Resource {
                 .iter()
                 .map(|holder| HolderShape::new(holder, share(holder.units)))
                 .collect(),
+            finished: snapshot.finished.iter().map(FinishedShape::from).collect(),
             waiters: snapshot
                 .waiters
                 .iter()
@@ -140,6 +152,17 @@ impl HolderShape {
     fn fmt_latch(&self, count: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n  {count} left, token {}, set for {}", self.token, Rough(self.held_for_ms))?;
         self.lease_remaining_ms.map_or(Ok(()), |left| write!(f, ", opens by itself in {}", Rough(left)))
+    }
+}
+
+impl From<&Finished> for FinishedShape {
+    fn from(job: &Finished) -> Self {
+        Self {
+            label: job.label.clone(),
+            token: job.token,
+            started_ms_ago: millis(job.started),
+            due_in_ms: millis(job.due_in),
+        }
     }
 }
 
@@ -182,6 +205,10 @@ impl fmt::Display for Resource {
                 Some(left) => write!(f, "lease ends in {}", Rough(left))?,
                 None => f.write_str("no lease")?,
             }
+        }
+        for job in &self.finished {
+            write!(f, "\n  finished by {}, token {}, ", Plain(&job.label), job.token)?;
+            write!(f, "started {} ago, due in {}", Rough(job.started_ms_ago), Rough(job.due_in_ms))?;
         }
         for waiter in &self.waiters {
             let share = self.share(waiter.mode, waiter.units);
@@ -278,9 +305,31 @@ mod tests {
             "key": "a\u{1b}[2J", "kind": "semaphore", "limit": 3,
             "holders": [{"label": "h\n1", "mode": null, "units": 2, "token": 7, "held_for_ms": 61500, "lease_remaining_ms": 900,
                          "value": null, "count": null}],
+            "finished": [],
             "waiters": [{"label": "w", "mode": null, "units": 2, "waiting_for_ms": 2000, "lease_remaining_ms": 9000}],
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_finished_job_is_not_held() {
+        let mut job = Snapshot::free(Key::new("nightly").unwrap(), WHOLE);
+        job.finished.push(Finished {
+            seat: 1,
+            token: 7,
+            units: WHOLE,
+            label: "h".to_owned(),
+            started: Duration::from_millis(61_500),
+            due_in: Duration::from_secs(540),
+        });
+        let shown = Resource::from(job);
+        let expected = "nightly: lock\n  finished by h, token 7, started 1m 1s ago, due in 9m";
+        assert_eq!(shown.to_string(), expected);
+        let json = serde_json::to_value(&shown).unwrap();
+        let finished = serde_json::json!([
+            {"label": "h", "token": 7, "started_ms_ago": 61500, "due_in_ms": 540_000}
+        ]);
+        assert_eq!((&json["holders"], &json["finished"]), (&serde_json::json!([]), &finished));
     }
 
     #[test]
@@ -288,7 +337,9 @@ mod tests {
         let json = serde_json::to_value(Resource::new(&Key::new("k").unwrap(), None)).unwrap();
         assert_eq!(
             json,
-            serde_json::json!({"key": "k", "kind": null, "limit": null, "holders": [], "waiters": []})
+            serde_json::json!({
+                "key": "k", "kind": null, "limit": null, "holders": [], "finished": [], "waiters": [],
+            })
         );
     }
 

@@ -1,5 +1,7 @@
 //! `run --at-least`: not started again too soon, and not for ever.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::traced::Traced;
@@ -55,6 +57,47 @@ fn a_running_job_keeps_other_runs_out() {
     place.expect("run --at-least 10ms k -- true", 75);
     place.expect("run --try k -- true", 75);
     assert_eq!(place.show("k")["holders"][0]["label"], "nightly");
+}
+
+#[test]
+fn a_finished_job_is_shown_as_finished_and_can_be_made_due() {
+    let place = Place::new();
+    place.expect("run --at-least 1h --label nightly k -- true", 0);
+    let output = place.leasehold("show k").output().unwrap();
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with("k: lock\n  finished by nightly, token "), "{shown}");
+    assert!(shown.contains("due in 59m") && !shown.contains("held by"), "{shown}");
+    let shown = place.show("k");
+    assert_eq!(shown["holders"], serde_json::json!([]));
+    assert_eq!(
+        (&shown["finished"][0]["label"], &shown["finished"][0]["units"]),
+        (&"nightly".into(), &1.into())
+    );
+    let listed = place.leasehold("list").output().unwrap();
+    assert_eq!(text(&listed.stdout).lines().count(), 2, "{listed:?}");
+    place.expect("release k --ask", 64);
+    place.expect("release k", 64);
+    place.expect("release k --force", 0);
+    place.expect("run --at-least 1h k -- true", 0);
+}
+
+#[test]
+fn a_killed_runner_keeps_the_job_for_one_lease_or_its_pause() {
+    let place = Place::new();
+    let killed = |words: &str| {
+        let start = Instant::now();
+        let holder = place.hold(words);
+        holder.signal(Signal::KILL);
+        eventually("the next run", || {
+            let output = place.leasehold("run --at-least 10ms k -- true").output().unwrap();
+            (code(&output) == 0).then_some(())
+        });
+        start.elapsed()
+    };
+    killed("run --at-least 10ms --lease 1s k");
+    let pause = Duration::from_secs(3);
+    let took = killed("run --at-least 3s --lease 1s k");
+    assert!(took >= pause, "started again after {took:?}");
 }
 
 #[test]

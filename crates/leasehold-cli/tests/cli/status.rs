@@ -62,7 +62,6 @@ fn bad_usage_is_64_and_nothing_runs() {
         "run --permits x k -- touch ran",
         "run --try --wait 1s k -- touch ran",
         "run --shared --permits 1/2 k -- touch ran",
-        "run --at-least 2s --max-hold 1s k -- touch ran",
         "run --at-least 1s --wait 1s k -- touch ran",
         "run --at-least 1s --shared k -- touch ran",
         "run --at-least 0 k -- touch ran",

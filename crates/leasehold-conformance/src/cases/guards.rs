@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Capability, Client, Loss, Options, Released, TestClock};
+use leasehold_core::{Capability, Client, ErrorKind, Feature, Leases, Loss, Options, Released, TestClock};
 use tokio::time::Instant;
 
 use crate::case::cases;
@@ -21,6 +21,7 @@ cases!("guards":
     a_guard_outlives_the_client_it_came_from,
     a_grant_that_nobody_picks_up_is_passed_on,
     renewing_for_less_does_not_shorten_what_is_left,
+    a_renewal_by_hand_says_what_the_store_gave,
     the_default_label_names_the_process,
     closing_twice_does_no_harm,
 );
@@ -150,6 +151,37 @@ async fn renewing_for_less_does_not_shorten_what_is_left(scene: Scene) -> Verdic
         return scene.needs_own_leases("it may not say when it ends");
     };
     assert!(guard.valid_for() <= left, "valid for {:?}, the store has {left:?}", guard.valid_for());
+    Ok(())
+}
+
+async fn a_renewal_by_hand_says_what_the_store_gave(scene: Scene) -> Verdict {
+    let client = scene.fixture.connect().await?;
+    let lease = scene.lease().max(Duration::from_secs(10));
+    let longer = lease * 6;
+    let fixed = Options::new().fixed(lease);
+    let mut guards = vec![client.mutex(scene.key().as_str()).with(fixed.clone()).acquire().await?];
+    if scene.info().supports(Feature::Semaphore) {
+        let permits = client.semaphore(scene.key().as_str(), 3).permits(2);
+        guards.push(permits.with(fixed).acquire().await?);
+    }
+    if scene.info().supports(Feature::Job) {
+        guards.extend(client.job(scene.key().as_str()).lease(lease).start().await?);
+    }
+    for guard in guards {
+        match (scene.info().leases, guard.renew(longer).await) {
+            (Leases::PerClaim, Ok(valid_for)) => {
+                assert!(valid_for > lease * 2 && valid_for <= longer, "{valid_for:?} of {longer:?}");
+            }
+            (Leases::Shared, Err(error)) => {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+                assert!(guard.is_valid(), "it holds, even if it cannot be renewed for longer");
+                let valid_for = guard.renew(lease).await?;
+                assert!(!valid_for.is_zero() && valid_for <= lease, "{valid_for:?} of {lease:?}");
+            }
+            (_, answer) => return Err(Stop::fail(format_args!("renewed for {longer:?}: {answer:?}"))),
+        }
+        guard.release().await?;
+    }
     Ok(())
 }
 

@@ -26,7 +26,8 @@ use crate::{Key, Leader};
 /// assert!(guard.lost_within(Duration::from_millis(10))?.is_none()); // held all the time
 /// guard.release()?;
 /// let writer = client.rwlock("catalogue").write().acquire()?;
-/// writer.renew(Duration::from_secs(60))?; // guards of every kind have the same methods
+/// let valid_for = writer.renew(Duration::from_secs(60))?; // guards of every kind have the same methods
+/// assert!(valid_for > Duration::from_secs(50));
 /// writer.release()?;
 /// # Ok(()) }
 /// ```
@@ -78,7 +79,7 @@ impl<G: Borrow<crate::Guard>> Guard<G> {
     ///
     /// # Errors
     /// As there.
-    pub fn renew(&self, lease: Duration) -> Result<()> {
+    pub fn renew(&self, lease: Duration) -> Result<Duration> {
         wait(self.0.borrow().renew(lease))
     }
 }

@@ -266,6 +266,12 @@ impl Election {
 pub struct Job(pub(super) crate::Job);
 
 impl Job {
+    /// As [`Job::lease`](crate::Job::lease).
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self(self.0.lease(lease))
+    }
+
     /// As [`Job::at_most`](crate::Job::at_most).
     #[must_use]
     pub fn at_most(self, limit: Duration) -> Self {

@@ -46,6 +46,8 @@ impl Chore {
         let refuse_for = is_marked.then(|| keeper.call_timeout * 2);
         let tail = self.keep_until.map_or(Duration::ZERO, |at| at.since(keeper.clock.now()));
         if !tail.is_zero() && !Mutant::JobLeavesNoTail.lives() {
+            // Clients may see it end early by that much.
+            let tail = tail + keeper.store.info().rounding;
             let found = match self.left_tail {
                 Some(found) => found,
                 None => self.leave_tail(tail, keeper).await?,
@@ -162,7 +164,8 @@ impl Tables {
         let lease = self.leases.get(&self.lease_key(claim)).and_then(Lease::extended);
         let until = lease.map_or(now + claim.lease.unwrap_or(claim.patience), Extension::ends);
         let is_held = hold.stage() == Stage::Held;
-        if is_held && self.info.leases == Leases::Shared {
+        let keep_until = self.entries.get(&claim.id).and_then(|entry| entry.keep_until);
+        if (is_held || keep_until.is_some()) && self.info.leases == Leases::Shared {
             self.leaving.insert(claim.id, (claim.clone(), until));
         }
         // A lease that was changed by hand is not the one that the next task asked for.
@@ -172,7 +175,14 @@ impl Tables {
         if !is_held || !Mutant::ReleaseRacesRenewal.lives() {
             self.remove(&claim.id);
         }
-        Chore { heir, ..Chore::new(claim.clone(), hold.is_in_doubt(), until) }
+        Chore { heir, keep_until, ..Chore::new(claim.clone(), hold.is_in_doubt(), until) }
+    }
+
+    /// Keeps the units of a claim from everybody until then, whoever gives them back.
+    pub(super) fn keep_until(&mut self, id: &ClaimId, at: Moment) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.keep_until = Some(at);
+        }
     }
 
     /// The same, for the task to do.
@@ -234,7 +244,7 @@ impl Leaving {
         Self { keeper, chore }
     }
 
-    /// Keeps the units from everybody until then.
+    /// Keeps the units from everybody until then, even if the keeper does not know the claim any more.
     pub(crate) fn keep_until(mut self, at: Option<Moment>) -> Self {
         if let Some(chore) = &mut self.chore {
             chore.keep_until = at;

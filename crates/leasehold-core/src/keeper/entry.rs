@@ -40,12 +40,15 @@ pub(super) struct Entry {
     pub(super) answered: Option<Moment>,
     /// Its full lease has started: a fixed one needs no more renewals.
     pub(super) full: bool,
+    /// Until when nobody may have its units, even if it is given back before: a job's `at_least`.
+    pub(super) keep_until: Option<Moment>,
 }
 
 impl Entry {
     pub(super) fn new(claim: Claim, hold: Arc<Hold>, renewal: Renewal, now: Moment) -> Self {
         let (phase, extension, heard, answered) = (Phase::Asked(now), None, None, None);
-        Self { claim, hold, renewal, phase, seat: 0, extension, heard, answered, full: false }
+        let (full, keep_until) = (false, None);
+        Self { claim, hold, renewal, phase, seat: 0, extension, heard, answered, full, keep_until }
     }
 
     pub(super) fn is_asked(&self) -> bool {

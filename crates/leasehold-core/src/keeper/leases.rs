@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
+use super::polling::Asker;
 use crate::capability::Leases;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::Moment;
-use crate::error::Result;
 use crate::mutant::Mutant;
 
 /// Which lease a claim lives on.
@@ -62,7 +60,7 @@ pub(super) struct Lease {
     pub(super) claims: Vec<ClaimId>,
     /// The best request that extended it, and when we heard of that.
     extended: Option<(Extension, Moment)>,
-    /// The last such request, which may have left a longer lease as it was.
+    /// The last such request, with the lease that it asked for: a longer one may be left.
     renewed: Option<Extension>,
     /// When the task should look at it next.
     pub(super) due: Option<Moment>,
@@ -75,8 +73,8 @@ pub(super) struct Lease {
     /// Renewals that failed in a row, and why the last one did.
     pub(super) failed: u32,
     pub(super) failure: Option<Arc<str>>,
-    /// Who waits for the next renewal's outcome.
-    pub(super) askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
+    /// The calls that wait for the next renewal's outcome.
+    pub(super) askers: Vec<Asker>,
 }
 
 impl Lease {
@@ -95,13 +93,21 @@ impl Lease {
         }
     }
 
-    /// A request extended it, and we hear of that now.
-    pub(super) fn extend(&mut self, extension: Extension, now: Moment) {
+    /// A request extended it, and we hear of that now. `asked` is the lease that the request asked for.
+    pub(super) fn extend(&mut self, extension: Extension, asked: Option<Duration>, now: Moment) {
         if self.extended.is_none_or(|(best, _)| extension.ends() > best.ends()) {
             self.extended = Some((extension, now));
         }
         self.renewed = Some(extension);
+        self.renew_within(asked.unwrap_or(Duration::MAX));
         (self.failed, self.failure) = (0, None);
+    }
+
+    /// The next renewal is due as if no more than this had been left after the last one.
+    pub(super) fn renew_within(&mut self, length: Duration) {
+        if let Some(renewed) = &mut self.renewed {
+            renewed.length = renewed.length.min(length);
+        }
     }
 
     /// How it was last extended.

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::entry::Phase;
 use super::leases::{Lease, LeaseKey};
+use super::polling::Asker;
 use super::tables::Tables;
 use super::{RETRY_FIRST, RETRY_LONGEST};
 use crate::capability::{Leases, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Extend, Grant};
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hold::{Loss, Stage};
 use crate::mutant::Mutant;
 use crate::pause::back_off;
@@ -31,7 +30,7 @@ pub(super) struct Batch {
     pub(super) leases: Vec<LeaseKey>,
     /// How long the call may take; `None` while there are no claims.
     pub(super) limit: Option<Duration>,
-    askers: Vec<(ClaimId, oneshot::Sender<Result<()>>)>,
+    askers: Vec<Asker>,
 }
 
 /// Whether a claim that was to be extended was.
@@ -40,11 +39,6 @@ enum Renewed {
     Well,
     /// The store says how it stands, and could not extend it in time.
     Not,
-}
-
-fn not_extended() -> Error {
-    let message = "it holds, but its lease was not extended in time, or nobody knows: try again";
-    Error::new(ErrorKind::Indeterminate, message)
 }
 
 impl Tables {
@@ -151,7 +145,7 @@ impl Tables {
         self.unschedule(key);
         let Some(lease) = self.leases.get_mut(&key) else { return };
         let looked = lease.look.take().is_some() || !lease.askers.is_empty();
-        let askers: Vec<ClaimId> = lease.askers.iter().map(|(id, _)| *id).collect();
+        let askers: Vec<ClaimId> = lease.askers.iter().map(|asker| asker.id).collect();
         let ids = lease.claims.clone();
         let is_shared = matches!(key, LeaseKey::Shared(_));
         let (mut named, mut is_wanted) = (Vec::new(), looked);
@@ -211,7 +205,13 @@ impl Tables {
     }
 
     /// A renewal came back.
-    pub(super) fn renewed(&mut self, batch: Batch, sent: Moment, result: Result<Vec<Answer>>, now: Moment) {
+    pub(super) fn renewed(
+        &mut self,
+        mut batch: Batch,
+        sent: Moment,
+        result: Result<Vec<Answer>>,
+        now: Moment,
+    ) {
         for key in &batch.leases {
             // A session that has ended may have a successor by now, with a renewal of its own.
             let ours = |lease: &&mut Lease| lease.in_flight == Some(batch.number);
@@ -219,13 +219,14 @@ impl Tables {
                 lease.in_flight = None;
             }
         }
-        let mut as_it_was = Vec::new();
         let failure = match result {
             Ok(mut answers) => {
                 for (claim, answer) in batch.claims.iter().zip(&mut answers) {
                     if self.renewed_one(claim, sent, answer, now) == Renewed::Not {
                         self.retry(self.lease_key(claim), now);
-                        as_it_was.push(claim.id);
+                    }
+                    for asker in batch.askers.iter_mut().filter(|asker| asker.id == claim.id) {
+                        asker.given = answer.lease();
                     }
                 }
                 None
@@ -249,15 +250,13 @@ impl Tables {
                 self.schedule(*key, at);
             }
         }
-        for (id, asker) in batch.askers {
-            let reply = match &failure {
+        for asker in batch.askers {
+            let renewed = match &failure {
                 Some(error) => Err(Error::new(error.kind(), error.to_string())),
-                None if as_it_was.contains(&id) => Err(not_extended()),
-                None if self.entries.contains_key(&id) => Ok(()),
+                None if self.entries.contains_key(&asker.id) => Ok(()),
                 None => Err(super::lost_already()),
             };
-            // Whoever asked may have gone.
-            let _ = asker.send(reply);
+            asker.reply(renewed, &self.info);
         }
     }
 

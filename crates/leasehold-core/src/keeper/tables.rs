@@ -53,8 +53,9 @@ pub(super) struct Tables {
     /// How many batches were sent.
     pub(super) batches: u64,
     pub(super) chores: VecDeque<Chore>,
-    /// Claims on sessions that were held and are being released: still named in renewals, or the next one would end them and
-    /// the release could not tell what it found. Each until a time, in case nobody polls its release.
+    /// Claims on sessions that are being released and were held or leave a tail: still named in renewals, or
+    /// the next one would end them, and the release could neither tell what it found nor leave the tail. Each
+    /// until a time, in case nobody polls its release.
     pub(super) leaving: BTreeMap<ClaimId, (Claim, Moment)>,
     /// Claims that go on to one another.
     pub(super) relays: Relays,
@@ -278,7 +279,7 @@ impl Tables {
         let lease = self.leases.get_mut(&LeaseKey::of(self.info.leases, &entry.claim))?;
         if let Some(length) = length {
             let extension = Extension { sent, length };
-            lease.extend(extension, now);
+            lease.extend(extension, entry.claim.lease, now);
             entry.extension = Some(extension.or_better(entry.extension));
         } else if entry.extension.is_none() {
             // It joined a session. What we knew of that before we asked is true for it too; what we heard since may be

@@ -1,6 +1,7 @@
 //! What a quorum promises, on members that misbehave.
 
 mod clocks;
+mod jobs;
 mod late_claims;
 mod late_releases;
 mod lost_releases;

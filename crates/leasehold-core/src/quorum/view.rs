@@ -9,7 +9,7 @@ use super::members::{Member, Replies};
 use super::votes::Votes;
 use crate::error::Result;
 use crate::key::Key;
-use crate::store::{Holder, Page, Snapshot};
+use crate::store::{Finished, Holder, Page, Snapshot};
 
 impl Inner {
     pub(super) async fn inspect(&self, key: &Key) -> Result<Option<Snapshot>> {
@@ -66,10 +66,21 @@ impl Inner {
         for holder in shown.iter().flat_map(|shown| &shown.holders) {
             by_token.entry(holder.token).or_default().push(holder);
         }
+        let mut finished: BTreeMap<u64, Vec<&Finished>> = BTreeMap::new();
+        for job in shown.iter().flat_map(|shown| &shown.finished) {
+            finished.entry(job.token).or_default().push(job);
+        }
+        let is_known = |members: usize| members + silent >= self.majority();
         let mut agreed = Snapshot::free(first.key.clone(), first.limit);
-        let known = by_token.into_values().filter(|seen| seen.len() + silent >= self.majority());
+        // The member that keeps it closed for longest may be one of the majority that decides.
+        let last = |seen: Vec<&Finished>| seen.into_iter().max_by_key(|job| job.due_in).cloned();
+        agreed.finished =
+            finished.into_values().filter(|seen| is_known(seen.len())).filter_map(last).collect();
+        // A job that has finished on one member does not run any more.
+        by_token.retain(|token, _| agreed.finished.iter().all(|job| job.token != *token));
+        let known = by_token.into_values().filter(|seen| is_known(seen.len()));
         agreed.holders = known.filter_map(|seen| most(&seen)).collect();
-        (!agreed.holders.is_empty()).then_some(agreed)
+        (!agreed.holders.is_empty() || !agreed.finished.is_empty()).then_some(agreed)
     }
 }
 

@@ -161,6 +161,10 @@ impl Case {
                     number(&mut holder.seat);
                     number(&mut holder.token);
                 }
+                for finished in &mut shown.finished {
+                    number(&mut finished.seat);
+                    number(&mut finished.token);
+                }
                 shown.waiters.iter_mut().for_each(|waiter| number(&mut waiter.seat));
             }
             _ => {}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::Outcome;
 use super::ledger::{Ledger, Row};
+use crate::claim::ClaimId;
 use crate::error::Result;
-use crate::store::{Holder, Snapshot, Waiter};
+use crate::store::{Finished, Holder, Snapshot, Waiter};
 
 /// Everybody on the key, without changing anything: claims that are over are left out, not buried.
 ///
@@ -30,15 +31,32 @@ pub fn snapshot(ledger: &mut impl Ledger, now: u64) -> Result<Outcome<Option<Sna
     rows.sort_by_key(|row| (row.held == 0, row.seat));
     for row in &rows {
         if row.held > 0 && row.frees_at().is_none_or(|at| at > now) {
-            shown.holders.push(holder(row, now));
+            match row.id == ClaimId::ownerless(row.seat) {
+                true => shown.finished.push(finished(row, now)),
+                false => shown.holders.push(holder(row, now)),
+            }
         }
         if row.waits() && !row.is_expired(now) {
             shown.waiters.push(waiter(row, now));
         }
     }
     shown.holders.sort_by_key(|holder| holder.token);
-    let in_use = !shown.holders.is_empty() || !shown.waiters.is_empty() || head.effective != head.limit;
+    shown.finished.sort_by_key(|finished| finished.token);
+    let is_free = shown.holders.is_empty() && shown.finished.is_empty() && shown.waiters.is_empty();
+    let in_use = !is_free || head.effective != head.limit;
     Ok(Outcome::quiet(in_use.then_some(shown)))
+}
+
+/// The tail of a job.
+fn finished(row: &Row, now: u64) -> Finished {
+    Finished {
+        seat: row.seat,
+        token: row.token,
+        units: row.held,
+        label: row.label.to_string(),
+        started: Duration::from_millis(now.saturating_sub(row.since)),
+        due_in: lease_left(row, now).unwrap_or(Duration::MAX),
+    }
 }
 
 fn holder(row: &Row, now: u64) -> Holder {

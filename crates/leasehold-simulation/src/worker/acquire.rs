@@ -130,8 +130,7 @@ impl Worker {
         // Most jobs are allowed far more time than they take.
         let longer = if self.random.bool() { 5.0 } else { 0.5 };
         let at_most = at_least + LONGEST_LEASE.mul_f64(0.1 + self.random.f64() * longer);
-        asker.lease = asker.lease.max(at_most);
-        self.world.state().attempts.set_fixed(asker.attempt, true);
+        (asker.lease, asker.max_hold) = (asker.lease.max(at_least), Some(at_most));
         let job = self.machine().client.job(Spot::JOB.name()).at_least(at_least).at_most(at_most);
         let job = job.label(asker.attempt.to_string());
         let before = self.held.len();
@@ -139,7 +138,13 @@ impl Worker {
         self.settle(asker, asking, Wait::Not).await;
         if let Some(started) = self.held.get_mut(before) {
             // By a clock that may be fast.
-            started.rests_until = Some(self.world.now() + at_least.mul_f64(0.9));
+            let rests_until = self.world.now() + at_least.mul_f64(0.9);
+            started.rests_until = Some(rests_until);
+            let is_evicted = self.world.was_evicted(&started.attempts);
+            if !is_evicted && self.world.raw.store().info().keeps_at_least() {
+                // Whatever becomes of the process.
+                self.world.job_rests_until(rests_until);
+            }
         }
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use leasehold_core::{Loss, LossSignal, Released};
+use leasehold_core::{ErrorKind, Loss, LossSignal, Released};
 
 use super::{Holding, Worker};
 use crate::cancel::{Patience, unless_cancelled};
-use crate::setup::{LEASES, LONGEST_LEASE, Trouble};
+use crate::setup::{LEASES, LONGEST_LEASE, Leases, Trouble};
 
 impl Worker {
     pub(super) async fn release(&mut self, holding: Holding) {
@@ -59,13 +59,15 @@ impl Worker {
     pub(super) async fn renew(&mut self, holding: Holding) {
         let shorter = self.world.setup.has(Trouble::ShorterRenewals);
         let lease = if shorter { LEASES[self.random.usize(0..LEASES.len())] } else { LONGEST_LEASE };
-        let patience = self.patience();
+        let (patience, on_session) = (self.patience(), self.world.scene.leases == Leases::Sessions);
         self.note("renews", holding.spot, holding.attempts[0], 0);
         self.world.state().attempts.set_fixed(holding.attempts[0], false);
         if let [guard] = holding.held.guards()[..] {
             match unless_cancelled(guard.renew(lease), patience).await {
                 None => self.world.count(|coverage| coverage.cancellations += 1),
-                Some(Ok(())) => {}
+                Some(Ok(_)) => {}
+                // No lease becomes longer than that of the session which carries the claim.
+                Some(Err(error)) if on_session && error.kind() == ErrorKind::Unsupported => {}
                 Some(Err(error)) => self.judge("renew", &error),
             }
         }

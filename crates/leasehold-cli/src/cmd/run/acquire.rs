@@ -46,7 +46,8 @@ async fn acquire(client: &Client, settings: &Run, wait: Wait) -> Result<Option<G
     let key = settings.key.as_str();
     let lock = match &settings.mode {
         Mode::Job { at_least } => {
-            let job = client.job(key).at_most(settings.lease).at_least(*at_least);
+            let job = client.job(key).lease(settings.lease).at_least(*at_least);
+            let job = settings.max_hold.iter().fold(job, |job, limit| job.at_most(*limit));
             let job = settings.label.iter().fold(job, |job, label| job.label(label));
             return job.start().await;
         }

@@ -28,6 +28,8 @@ const TIMES: &[&str] = &[
     "held_for",
     "lease_left",
     "waiting_for",
+    "started",
+    "due_in",
 ];
 
 /// Notes every difference, with the path to it.

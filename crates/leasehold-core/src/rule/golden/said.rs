@@ -114,6 +114,8 @@ pub struct Shown {
     pub limit: u64,
     pub effective: u64,
     pub holders: Vec<ShownHolder>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finished: Vec<ShownFinished>,
     pub waiters: Vec<ShownWaiter>,
 }
 
@@ -127,6 +129,18 @@ pub struct ShownHolder {
     pub units: u64,
     pub held_for: u64,
     pub lease_left: Length,
+}
+
+/// A [`Finished`](crate::Finished) job in short.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the fields are those of Finished")]
+pub struct ShownFinished {
+    pub seat: u64,
+    pub token: u64,
+    pub units: u64,
+    pub started: u64,
+    pub due_in: u64,
 }
 
 /// A [`Waiter`](crate::Waiter) in short.
@@ -149,6 +163,13 @@ impl Shown {
             held_for: millis(holder.held_for),
             lease_left: Length::of(holder.lease_left.unwrap_or(Duration::MAX)),
         };
+        let finished = |finished: &crate::Finished| ShownFinished {
+            seat: finished.seat,
+            token: finished.token,
+            units: finished.units,
+            started: millis(finished.started),
+            due_in: millis(finished.due_in),
+        };
         let waiter = |waiter: &crate::Waiter| ShownWaiter {
             seat: waiter.seat,
             units: waiter.units,
@@ -159,6 +180,7 @@ impl Shown {
             limit: snapshot.limit,
             effective: snapshot.effective_limit,
             holders: snapshot.holders.iter().map(holder).collect(),
+            finished: snapshot.finished.iter().map(finished).collect(),
             waiters: snapshot.waiters.iter().map(waiter).collect(),
         }
     }
