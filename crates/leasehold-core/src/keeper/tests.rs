@@ -1,6 +1,7 @@
 //! The runtime on the memory store, in paused time.
 
 mod outages;
+mod scale;
 mod sessions_under_faults;
 mod shared_leases;
 mod unpolled;

@@ -108,3 +108,38 @@ impl Roll {
         carried.claims.values().filter(is_ghost).cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Units;
+    use crate::key::Key;
+
+    /// The least processor time of this thread for one comparison of a session with a renewal that names its `n` claims.
+    fn cost(n: usize) -> Duration {
+        let time = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+        };
+        let (roll, session) = (Roll::default(), Session("session".into()));
+        let claim = Claim::new(Key::new("k").unwrap(), 1, Units::Exactly(1)).unwrap();
+        let claim = || Claim { id: ClaimId::random().unwrap(), ..claim.clone() };
+        let mut named: Vec<Claim> = std::iter::repeat_with(claim).take(n).collect();
+        named.iter().for_each(|claim| assert!(!roll.enter(&session, claim)));
+        named.iter_mut().for_each(|claim| claim.round = 1);
+        let named: Vec<&Claim> = named.iter().collect();
+        let costs = std::iter::repeat_with(|| {
+            let before = time();
+            assert!(roll.ghosts(&session, &named).is_empty());
+            time() - before
+        });
+        costs.take(3).min().unwrap()
+    }
+
+    #[test]
+    fn renewal_is_compared_with_its_session_in_linear_time() {
+        let (few, many) = (cost(500), cost(10_000));
+        // Twenty times as many claims: four hundred times the cost if each is compared with each.
+        assert!(many < few * 100, "{few:?} for 500 claims, {many:?} for 10,000");
+    }
+}
