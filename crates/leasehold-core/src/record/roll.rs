@@ -3,7 +3,7 @@
 //! Only this process makes claims for its clients' sessions, so what it ever sent and has not seen gone is all that a
 //! session can carry.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Roll {
     pub(super) fn is_refused(&self, id: &ClaimId) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.prune(BootClock.now().as_millis());
-        refused.refused().any(|(refused, _)| refused == *id)
+        refused.refuses(id)
     }
 
     /// A claim is about to be made on this session. Answers whether that may have happened already: an earlier request was
@@ -99,8 +99,8 @@ impl Roll {
     /// What the session carries beyond `named`, if it is older than that round.
     pub(super) fn ghosts(&self, session: &Session, named: &[&Claim]) -> Vec<Claim> {
         let Some(round) = named.iter().map(|claim| claim.round).max() else { return Vec::new() };
-        let is_ghost =
-            |claim: &&Claim| claim.round < round && !named.iter().any(|known| known.id == claim.id);
+        let named: HashSet<ClaimId> = named.iter().map(|claim| claim.id).collect();
+        let is_ghost = |claim: &&Claim| claim.round < round && !named.contains(&claim.id);
         let roll = self.lock();
         let Some(carried) = roll.values().find(|carried| carried.session == *session) else {
             return Vec::new();

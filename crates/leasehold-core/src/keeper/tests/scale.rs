@@ -160,7 +160,7 @@ fn renew_for_a_lease(held: &mut Claims, lease: Duration, limit: usize) -> (usize
     let end = clock.now() + lease;
     let (mut wake_ups, mut renewals) = (0, 0);
     while wake_ups < limit {
-        let at = tables.wake_up(clock.now());
+        let at = tables.due.wake_up(clock.now());
         if at >= end {
             break;
         }
