@@ -112,6 +112,11 @@ impl Fence {
         self.refusals.iter().map(|(until, id)| (*id, *until))
     }
 
+    /// Whether an id is refused, or was and nobody has [pruned](Self::prune) since.
+    pub(crate) fn refuses(&self, id: &ClaimId) -> bool {
+        self.refused.contains_key(id)
+    }
+
     /// Forgets refusals that are over.
     pub fn prune(&mut self, now: u64) {
         while let Some((until, id)) = self.refusals.first().copied().filter(|(until, _)| *until <= now) {

@@ -30,6 +30,11 @@ impl Moment {
         Self(nanos)
     }
 
+    /// Nanoseconds since the clock's origin.
+    pub(crate) const fn nanos(self) -> u64 {
+        self.0
+    }
+
     /// Whole milliseconds since the clock's origin.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000

@@ -21,11 +21,34 @@ pub(crate) struct Labels(Mutex<Inner>);
 struct Inner {
     claims: HashMap<ClaimId, Entry>,
     /// The numbers in use, by session and lock.
-    numbers: HashMap<(i64, Key), BTreeSet<u64>>,
+    numbers: HashMap<(i64, Key), Numbers>,
     /// The locks that claims of ours have waited for.
     crowded: HashMap<Key, Sight>,
     /// How many requests had no answer.
     doubts: u64,
+}
+
+/// The numbers of a session's claims on a lock: all below `next` that are not free.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: u64,
+    free: BTreeSet<u64>,
+}
+
+impl Numbers {
+    /// The smallest number that is not in use.
+    fn take(&mut self) -> u64 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// `true` if no number is in use any more.
+    fn give_back(&mut self, number: u64) -> bool {
+        self.free.insert(number);
+        self.free.len() as u64 == self.next
+    }
 }
 
 /// What is known of a lock.
@@ -59,9 +82,7 @@ impl Labels {
             None => {}
         }
         let doubts = inner.doubts;
-        let taken = inner.numbers.entry((session, claim.key.clone())).or_default();
-        let number = (0..).find(|number| !taken.contains(number)).expect("nobody has as many claims");
-        taken.insert(number);
+        let number = inner.numbers.entry((session, claim.key.clone())).or_default().take();
         let label = Label::numbered(session, doubts, number);
         let (has_waited, in_doubt) = (false, false);
         let entry =
@@ -140,11 +161,8 @@ impl Inner {
     fn forget(&mut self, id: &ClaimId) -> Option<Entry> {
         let entry = self.claims.remove(id)?;
         let place = (entry.session, entry.key.clone());
-        if let Some(taken) = self.numbers.get_mut(&place) {
-            taken.remove(&entry.number);
-            if taken.is_empty() {
-                self.numbers.remove(&place);
-            }
+        if self.numbers.get_mut(&place).is_some_and(|numbers| numbers.give_back(entry.number)) {
+            self.numbers.remove(&place);
         }
         if entry.has_waited
             && let Some(sight) = self.crowded.get_mut(&entry.key)
@@ -228,6 +246,17 @@ mod tests {
         drop(labels.ask(&two.id));
         labels.refused(&two.id);
         assert_eq!(labels.of(&two.id), Some(name), "its withdrawal must find it");
+    }
+
+    #[test]
+    fn smallest_free_number_is_found_without_a_walk_over_all() {
+        let mut numbers = Numbers::default();
+        let taken: Vec<u64> = std::iter::repeat_with(|| numbers.take()).take(1000).collect();
+        assert_eq!(taken, (0..1000).collect::<Vec<_>>());
+        assert!(!numbers.give_back(700) && !numbers.give_back(3));
+        assert_eq!((numbers.take(), numbers.take(), numbers.take()), (3, 700, 1000));
+        assert!((0..1000).all(|number| !numbers.give_back(number)));
+        assert!(numbers.give_back(1000));
     }
 
     #[test]

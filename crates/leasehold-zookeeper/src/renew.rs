@@ -140,7 +140,7 @@ fn waits_behind_its_own(session: &Session, claim: &Claim, own: &Own, present: &P
     if !waits || !present.is_held(session, &claim.key) {
         return None;
     }
-    let ahead = session.lanes.ahead(claim)?.min(Place::COUNTED);
+    let ahead = session.lanes.ahead(claim)?;
     let lease = session.lease(claim, Some(claim.patience));
     Some(Answer::Waiting(Place { seat: own.seat, ahead, look_in: claim.patience / 3, held: 0, lease }))
 }

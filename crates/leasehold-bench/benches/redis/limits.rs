@@ -1,6 +1,7 @@
 //! The least that the job could cost with the same client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use leasehold_bench::round::Inside;
 use leasehold_bench::subject::{Outcome, Subject};
@@ -12,6 +13,9 @@ const LIST: &str = "bench/token";
 const LEASE_MILLIS: u64 = 30_000;
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// Answers with the number of keys that were extended.
+const EXTEND: &str = "local n = 0 for _, key in ipairs(KEYS) do \
+                      if redis.call('GET', key) == ARGV[1] then n = n + redis.call('PEXPIRE', key, ARGV[2]) end end return n";
 const SET: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
 
 /// A connection with the settings that ours has.
@@ -105,5 +109,61 @@ impl Subject for BlpopLoop {
         let _: i64 = redis::cmd("RPUSH").arg(LIST).arg("x").query_async(&mut connection).await?;
         self.free().push(connection);
         Ok(())
+    }
+}
+
+/// Locks that are extended by nothing but a script that compares and extends: as often as ours on average, as many in one
+/// call as ours, and at as many points of time.
+#[derive(Debug)]
+pub(crate) struct RawRenewals {
+    connection: MultiplexedConnection,
+    extend: Script,
+    names: Vec<String>,
+    secret: u64,
+    lease: Duration,
+}
+
+impl RawRenewals {
+    /// The keys in one call.
+    const BATCH: usize = 400;
+    /// How often in a third of the lease some of the locks are extended.
+    const POINTS: usize = 20;
+
+    pub(crate) async fn acquire(url: &str, locks: usize, lease: Duration) -> Outcome<Self> {
+        let (mut connection, secret) = (connect(url).await?, fastrand::u64(..));
+        let names: Vec<String> = (0..locks).map(|n| format!("bench/raw-{n}")).collect();
+        let millis = u64::try_from(lease.as_millis())?;
+        for names in names.chunks(Self::BATCH) {
+            let mut sets = redis::pipe();
+            names.iter().for_each(|name| {
+                sets.cmd("SET").arg(name).arg(secret).arg("PX").arg(millis).ignore();
+            });
+            let () = sets.query_async(&mut connection).await?;
+        }
+        Ok(Self { connection, extend: Script::new(EXTEND), names, secret, lease })
+    }
+
+    /// Extends all of them again and again.
+    pub(crate) async fn renew(&mut self) -> Outcome<()> {
+        let millis = u64::try_from(self.lease.as_millis())?;
+        // Ours are extended after 0.85 to 1 of a third.
+        let third = (self.lease / 3).mul_f64(0.925);
+        let mut ticks = tokio::time::interval(third / u32::try_from(Self::POINTS)?);
+        loop {
+            for names in self.names.chunks(self.names.len().div_ceil(Self::POINTS)) {
+                ticks.tick().await;
+                for names in names.chunks(Self::BATCH) {
+                    let mut call = self.extend.prepare_invoke();
+                    for name in names {
+                        call.key(name);
+                    }
+                    let call = call.arg(self.secret).arg(millis);
+                    let extended: usize = call.invoke_async(&mut self.connection).await?;
+                    if extended < names.len() {
+                        return Err("a lock was lost while it was held".into());
+                    }
+                }
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ mod wake;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use leasehold_bench::contest::{self, Effort, contest};
 use leasehold_bench::report::{self, Report};
@@ -23,16 +24,27 @@ use leasehold_core::{Client, Options};
 use leasehold_redis::Redis;
 use serde::Serialize;
 
+use holding::Locks;
 use limits::{BlpopLoop, SetAndDelete, TwoScripts};
 use peers::{AsyncRedisLock, Rslock};
 use queue::ScriptQueue;
 
 const USAGE: &str = "usage: cargo bench -p leasehold-bench --bench redis [-- [--quick] [--json] [ROW...]]
-rows: all, or some of pairs-1 pairs-16 pairs-256 hot hot-1ms wake processes holding layers-1 layers-16 layers-256 hot-fair hot-scripts";
+rows: all, or some of pairs-1 pairs-16 pairs-256 hot hot-1ms wake processes holding holding-3s holding-10s layers-1 layers-16 layers-256 hot-fair hot-scripts";
 
 /// What is measured unless rows are named: what an issue asks for. The layers only explain.
-const ROWS: [&str; 8] =
-    ["pairs-1", "pairs-16", "pairs-256", "hot", "hot-1ms", "wake", "processes", "holding"];
+const ROWS: [&str; 10] = [
+    "pairs-1",
+    "pairs-16",
+    "pairs-256",
+    "hot",
+    "hot-1ms",
+    "wake",
+    "processes",
+    "holding",
+    "holding-3s",
+    "holding-10s",
+];
 /// Where the time of an uncontended pair goes, and the hot lock beside its limit alone.
 const LAYERS: [&str; 5] = ["layers-1", "layers-16", "layers-256", "hot-fair", "hot-scripts"];
 
@@ -85,8 +97,16 @@ impl Run {
             "layers-256" => self.other(row, &layers::measure(&url, self.server, 256, effort).await?),
             "wake" => self.other(row, &wake::measure(&url, effort).await?),
             "processes" => self.other(row, &processes::measure(&url, effort)?),
-            _ => self.other(row, &holding::measure(&url, self.server, effort).await?),
+            "holding-3s" => self.holding(row, 10_000, 3).await,
+            "holding-10s" => self.holding(row, 100_000, 10).await,
+            _ => self.holding(row, 10_000, 30).await,
         }
+    }
+
+    async fn holding(&mut self, row: &str, count: usize, seconds: u64) -> Outcome<()> {
+        let locks = Locks { count, lease: Duration::from_secs(seconds) };
+        let held = holding::measure(&self.url, self.server, locks, self.report.effort).await?;
+        self.other(row, &held)
     }
 
     async fn ours(&self) -> Outcome<(&'static str, Ours)> {

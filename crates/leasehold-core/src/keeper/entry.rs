@@ -71,11 +71,6 @@ impl Entry {
         self.renewal == Renewal::Never && self.full
     }
 
-    /// Whether a message about this seat is about it.
-    pub(super) fn is_in(&self, seat: u64) -> bool {
-        self.seat == seat || (Mutant::PromotionForAnySeat.lives() && self.phase == Phase::Waiting)
-    }
-
     /// Whether the answer to what was asked then may be older than what we know.
     pub(super) fn may_be_overtaken(&self, sent: Moment) -> bool {
         self.heard.is_none_or(|at| sent <= at) && !Mutant::LateReplyUndoesPromotion.lives()
@@ -95,9 +90,9 @@ impl Entry {
     /// When it ends if nothing is done: the deadline of who holds it; after that the end of a fixed lease, which the
     /// store keeps for longer than its user may believe in it.
     pub(super) fn ends(&self) -> Option<Moment> {
-        match self.hold.stage() {
-            Stage::Over(Loss::Expired) if self.is_settled() => self.extension.map(Extension::ends),
-            _ => self.hold.deadline(),
+        if self.is_settled() && self.hold.stage() == Stage::Over(Loss::Expired) {
+            return self.extension.map(Extension::ends);
         }
+        self.hold.deadline()
     }
 }

@@ -1,5 +1,6 @@
 //! A lease: what keeps one claim, or a session full of them, alive.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ impl Extension {
 
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) claims: Vec<ClaimId>,
+    /// The claims of a session. A lease of its own has one claim, which its key names.
+    pub(super) on_session: BTreeSet<ClaimId>,
     /// The best request that extended it, and when we heard of that.
     extended: Option<(Extension, Moment)>,
     /// The last such request, with the lease that it asked for: a longer one may be left.
@@ -80,7 +82,7 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn new() -> Self {
         Self {
-            claims: Vec::new(),
+            on_session: BTreeSet::new(),
             extended: None,
             renewed: None,
             due: None,
@@ -90,6 +92,14 @@ impl Lease {
             failed: 0,
             failure: None,
             askers: Vec::new(),
+        }
+    }
+
+    /// The claims that live on it. `key` is its own.
+    pub(super) fn claims(&self, key: LeaseKey) -> Vec<ClaimId> {
+        match key {
+            LeaseKey::Own(id) => vec![id],
+            LeaseKey::Shared(_) => self.on_session.iter().copied().collect(),
         }
     }
 
@@ -120,10 +130,8 @@ impl Lease {
         self.extended.filter(|(_, heard)| *heard <= then).map(|(best, _)| best)
     }
 
-    /// When to renew it again: a third of it after the last time, a little earlier at random, so that a
-    /// thousand locks taken at once do not all come back at once.
-    pub(super) fn renew_at(&self) -> Option<Moment> {
-        let third = |length: Duration| length.mul_f64((0.85 + 0.15 * fastrand::f64()) / 3.0);
-        self.renewed.map(|Extension { sent, length }| sent + third(length))
+    /// The last request that extended it, or left a longer lease as it was: from there the next renewal is planned.
+    pub(super) fn renewed(&self) -> Option<Extension> {
+        self.renewed
     }
 }

@@ -4,7 +4,7 @@
 //! gives the lock back makes it the next one's, with a token of its own, by the call that would have released it: one
 //! round trip where a release and a claim are two. Every so often it is released all the same, for everybody else.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -34,7 +34,35 @@ struct Relay {
     runner: ClaimId,
     terms: Terms,
     passes: u32,
-    parked: VecDeque<Heir>,
+    parked: Parked,
+}
+
+/// Claims in the order in which they came.
+#[derive(Debug, Default)]
+struct Parked {
+    heirs: BTreeMap<u64, Heir>,
+    /// The number of each claim in `heirs`.
+    numbers: HashMap<ClaimId, u64>,
+    last: u64,
+}
+
+impl Parked {
+    fn push(&mut self, heir: Heir) {
+        self.last += 1;
+        self.numbers.insert(heir.claim.id, self.last);
+        self.heirs.insert(self.last, heir);
+    }
+
+    fn pop(&mut self) -> Option<Heir> {
+        let (_, heir) = self.heirs.pop_first()?;
+        self.numbers.remove(&heir.claim.id);
+        Some(heir)
+    }
+
+    /// `true` if the claim was there.
+    fn remove(&mut self, id: &ClaimId) -> bool {
+        self.numbers.remove(id).is_some_and(|number| self.heirs.remove(&number).is_some())
+    }
 }
 
 /// What all claims of a relay have in common: a task gets the lock exactly as it asked for it.
@@ -53,7 +81,7 @@ impl Relays {
     pub(super) fn join(&mut self, claim: &Claim, renewal: Renewal) -> Option<MustAsk> {
         let terms = Terms { limit: claim.limit, lease: claim.lease, renewal };
         let Some(relay) = self.0.get_mut(&claim.key) else {
-            let relay = Relay { runner: claim.id, terms, passes: 0, parked: VecDeque::new() };
+            let relay = Relay { runner: claim.id, terms, passes: 0, parked: Parked::default() };
             self.0.insert(claim.key.clone(), relay);
             return None;
         };
@@ -61,7 +89,7 @@ impl Relays {
             return None;
         }
         let (parked, must_ask) = oneshot::channel();
-        relay.parked.push_back(Heir { claim: claim.clone(), _parked: parked });
+        relay.parked.push(Heir { claim: claim.clone(), _parked: parked });
         Some(must_ask)
     }
 
@@ -71,7 +99,7 @@ impl Relays {
         if relay.passes >= PASSES {
             return None;
         }
-        let heir = relay.parked.pop_front()?;
+        let heir = relay.parked.pop()?;
         (relay.runner, relay.passes) = (heir.claim.id, relay.passes + 1);
         Some(heir)
     }
@@ -83,16 +111,13 @@ impl Relays {
 
     /// Whether the store has never heard of the claim, and now never will.
     pub(super) fn leave(&mut self, claim: &Claim) -> bool {
-        let Some(relay) = self.0.get_mut(&claim.key) else { return false };
-        let before = relay.parked.len();
-        relay.parked.retain(|heir| heir.claim.id != claim.id);
-        relay.parked.len() < before
+        self.0.get_mut(&claim.key).is_some_and(|relay| relay.parked.remove(&claim.id))
     }
 
     /// The claim is over. If it was the one that asks, the next one does.
     pub(super) fn ended(&mut self, claim: &Claim) {
         let Some(relay) = self.0.get_mut(&claim.key).filter(|relay| relay.runner == claim.id) else { return };
-        match relay.parked.pop_front() {
+        match relay.parked.pop() {
             Some(next) => (relay.runner, relay.passes) = (next.claim.id, 0),
             None => drop(self.0.remove(&claim.key)),
         }

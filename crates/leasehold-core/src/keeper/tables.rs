@@ -2,14 +2,17 @@
 //!
 //! Plain data: no clock, no network. Everything that can happen to a claim is a method here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::chores::Chore;
 use super::entry::{Entry, Phase};
 use super::leases::{Extension, Lease, LeaseKey};
+use super::places::Places;
 use super::relay::Relays;
+use super::schedule::Schedule;
 use crate::capability::{Capability, Info, Renewal};
 use crate::claim::{Answer, Claim, ClaimId, Grant, Place};
 use crate::clock::Moment;
@@ -39,10 +42,10 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) info: Info,
-    pub(super) entries: BTreeMap<ClaimId, Entry>,
-    pub(super) leases: BTreeMap<LeaseKey, Lease>,
-    pub(super) due: BTreeSet<(Moment, LeaseKey)>,
-    pub(super) by_key: BTreeMap<Key, Vec<ClaimId>>,
+    pub(super) entries: HashMap<ClaimId, Entry>,
+    pub(super) leases: HashMap<LeaseKey, Lease>,
+    pub(super) due: Schedule,
+    pub(super) by_key: HashMap<Key, Places>,
     /// Promotions that overtook the reply with their seat.
     pub(super) early: Vec<Promotion>,
     pub(super) asked: usize,
@@ -60,8 +63,6 @@ pub(super) struct Tables {
     /// Claims that go on to one another.
     pub(super) relays: Relays,
     pub(super) closing: bool,
-    /// When the task wants to wake up by itself.
-    pub(super) wakes_at: Option<Moment>,
 }
 
 impl Tables {
@@ -70,10 +71,10 @@ impl Tables {
             info,
             // The last repeat of a claim begins before one call's time has passed, and takes as long.
             longest_ask: call_timeout * 2,
-            entries: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            due: BTreeSet::new(),
-            by_key: BTreeMap::new(),
+            entries: HashMap::new(),
+            leases: HashMap::new(),
+            due: Schedule::new(fastrand::f64()),
+            by_key: HashMap::new(),
             early: Vec::new(),
             asked: 0,
             rounds: 0,
@@ -82,7 +83,6 @@ impl Tables {
             leaving: BTreeMap::new(),
             relays: Relays::default(),
             closing: false,
-            wakes_at: None,
         }
     }
 
@@ -92,8 +92,16 @@ impl Tables {
 
     pub(super) fn enter(&mut self, claim: Claim, hold: Arc<Hold>, renewal: Renewal, now: Moment) {
         let (id, lease) = (claim.id, self.lease_key(&claim));
-        self.leases.entry(lease).or_insert_with(Lease::new).claims.push(id);
-        self.by_key.entry(claim.key.clone()).or_default().push(id);
+        let on_lease = self.leases.entry(lease).or_insert_with(Lease::new);
+        if matches!(lease, LeaseKey::Shared(_)) {
+            on_lease.on_session.insert(id);
+        }
+        match self.by_key.entry(claim.key.clone()) {
+            MapEntry::Vacant(vacant) => {
+                vacant.insert(Places::One(0, id));
+            }
+            MapEntry::Occupied(mut others) => others.get_mut().insert(0, id),
+        }
         self.asked += 1;
         self.entries.insert(id, Entry::new(claim, hold, renewal, now));
         self.attend(&id, now);
@@ -108,16 +116,13 @@ impl Tables {
     pub(super) fn remove(&mut self, id: &ClaimId) {
         let Some(entry) = self.entries.remove(id) else { return };
         self.relays.ended(&entry.claim);
-        if let Some(ids) = self.by_key.get_mut(&entry.claim.key) {
-            ids.retain(|other| other != id);
-            if ids.is_empty() {
-                self.by_key.remove(&entry.claim.key);
-            }
+        if self.by_key.get_mut(&entry.claim.key).is_some_and(|places| places.remove(entry.seat, *id)) {
+            self.by_key.remove(&entry.claim.key);
         }
         let key = self.lease_key(&entry.claim);
         if let Some(lease) = self.leases.get_mut(&key) {
-            lease.claims.retain(|other| other != id);
-            if lease.claims.is_empty() {
+            lease.on_session.remove(id);
+            if lease.on_session.is_empty() {
                 self.unschedule(key);
                 self.leases.remove(&key);
             }
@@ -212,12 +217,14 @@ impl Tables {
             self.leave(id, now);
             return Stand::Gone;
         }
-        entry.seat = grant.seat;
         let (hold, key) = (entry.hold.clone(), LeaseKey::of(self.info.leases, &entry.claim));
+        let unsaid = entry.claim.lease.filter(|_| Mutant::GrantExtendsSession.lives());
+        if entry.seat != grant.seat {
+            self.set_seat(id, grant.seat);
+        }
         if grant.asked {
             hold.ask();
         }
-        let unsaid = entry.claim.lease.filter(|_| Mutant::GrantExtendsSession.lives());
         let valid_until = self.extend(id, sent, grant.lease.or(unsaid), now);
         let is_new = hold.stage() == Stage::Pending;
         let Some(valid_until) = valid_until.filter(|at| *at > now || !is_new) else {
@@ -246,8 +253,8 @@ impl Tables {
     }
 
     fn waiting(&mut self, id: &ClaimId, sent: Moment, place: &Place, was_asked: bool, now: Moment) -> Stand {
-        let Some(entry) = self.entries.get_mut(id) else { return Stand::Gone };
-        entry.seat = place.seat;
+        self.set_seat(id, place.seat);
+        let Some(entry) = self.entries.get(id) else { return Stand::Gone };
         let (hold, claim) = (entry.hold.clone(), entry.claim.clone());
         let key = self.lease_key(&claim);
         if let Some(valid_until) = self.extend(id, sent, place.lease, now) {
@@ -289,6 +296,16 @@ impl Tables {
         entry.extension.map(|extension| extension.trusted_until(self.info.rounding))
     }
 
+    fn set_seat(&mut self, id: &ClaimId, seat: u64) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let old = std::mem::replace(&mut entry.seat, seat);
+        if old != seat
+            && let Some(places) = self.by_key.get_mut(&entry.claim.key)
+        {
+            places.change_seat(*id, old, seat);
+        }
+    }
+
     fn set_phase(&mut self, id: &ClaimId, phase: Phase, was_asked: bool, now: Moment) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.phase = phase;
@@ -301,11 +318,16 @@ impl Tables {
 
     /// The store says that a waiting claim of ours holds now.
     pub(super) fn promoted(&mut self, promotion: &Promotion, now: Moment) -> Stand {
-        let ids = self.by_key.get(&promotion.key).map_or(&[][..], Vec::as_slice);
+        let Some(places) = self.by_key.get(&promotion.key) else { return Stand::Gone };
+        let has = |id: &ClaimId, test: fn(&Entry) -> bool| self.entries.get(id).is_some_and(test);
         // Believed only for the seat that we have: an old message must not revive a dead claim.
-        let found = ids.iter().find(|id| self.entries.get(id).is_some_and(|e| e.is_in(promotion.seat)));
-        let Some(id) = found.copied() else {
-            let may_be_early = ids.iter().any(|id| self.entries.get(id).is_some_and(Entry::is_asked));
+        let mut found = places.at(promotion.seat).next();
+        if Mutant::PromotionForAnySeat.lives() {
+            found =
+                found.or(places.all().into_iter().find(|id| has(id, |entry| entry.phase == Phase::Waiting)));
+        }
+        let Some(id) = found else {
+            let may_be_early = places.at(0).any(|id| has(&id, Entry::is_asked));
             if may_be_early && self.early.len() < 1024 {
                 self.early.push(promotion.clone());
             }

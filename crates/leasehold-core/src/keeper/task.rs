@@ -52,7 +52,7 @@ fn send_what_is_due(keeper: &Arc<Keeper>, calls: &mut FuturesUnordered<Call>) ->
     if tables.closing && tables.is_idle() && calls.is_empty() {
         return None;
     }
-    Some(tables.wake_up(now))
+    Some(tables.due.wake_up(now))
 }
 
 async fn renew(keeper: Arc<Keeper>, batch: Batch) {

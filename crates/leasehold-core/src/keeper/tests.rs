@@ -3,6 +3,7 @@
 mod ended;
 mod outages;
 mod places;
+mod scale;
 mod self_wait;
 mod sessions_under_faults;
 mod shared_leases;

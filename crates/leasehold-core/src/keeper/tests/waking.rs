@@ -22,15 +22,15 @@ fn take(tables: &mut Tables, clock: &Arc<TestClock>, at: Moment) -> Claim {
 async fn a_lock_that_is_given_back_before_the_task_looks_wakes_it_once() {
     let clock = Arc::new(TestClock::new());
     let mut tables = Tables::new(Memory::new().info().clone(), Duration::from_secs(5));
-    tables.wake_up(clock.now());
+    tables.due.wake_up(clock.now());
     let first = take(&mut tables, &clock, clock.now());
     assert!(tables.must_wake());
     tables.remove(&first.id);
-    let wakes_at = tables.wake_up(clock.now());
+    let wakes_at = tables.due.wake_up(clock.now());
     // Later by more than renewals are spread: nothing is due before the task wakes.
     take(&mut tables, &clock, clock.now() + Duration::from_secs(2));
     assert!(!tables.must_wake());
-    assert!(wakes_at <= tables.next_due().unwrap());
+    assert!(wakes_at <= tables.due.next().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,8 +39,8 @@ async fn what_is_due_before_the_task_wakes_wakes_it() {
     let mut tables = Tables::new(Memory::new().info().clone(), Duration::from_secs(5));
     take(&mut tables, &clock, clock.now() + Duration::from_secs(60));
     assert!(tables.must_wake());
-    tables.wake_up(clock.now());
+    tables.due.wake_up(clock.now());
     take(&mut tables, &clock, clock.now());
     assert!(tables.must_wake());
-    assert_eq!(Some(tables.wake_up(clock.now())), tables.next_due());
+    assert_eq!(Some(tables.due.wake_up(clock.now())), tables.due.next());
 }
