@@ -38,6 +38,7 @@ pub(crate) struct Live {
     news: Mutex<File>,
     until: AtomicU64,
     is_idle: AtomicBool,
+    pub(crate) is_watched: AtomicBool,
 }
 
 impl Live {
@@ -57,8 +58,9 @@ impl Live {
         put_number(&file, until).map_err(fail)?;
         drop(held);
         let (session, news) = (Session(name.into()), Mutex::new(news));
-        let (until, is_idle) = (AtomicU64::new(until), AtomicBool::new(false));
-        Ok(Self { session, inbox, lease, home, file, news, until, is_idle })
+        let until = AtomicU64::new(until);
+        let (is_idle, is_watched) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { session, inbox, lease, home, file, news, until, is_idle, is_watched })
     }
 
     /// Whether others may take it for over.
@@ -137,14 +139,14 @@ impl Guests {
         self.ours().values().find(|live| live.session == *session).cloned()
     }
 
-    /// The session of a client; `opened` hears of a new one.
-    pub(crate) fn join(
-        &self,
-        home: Arc<Home>,
-        inbox: Inbox,
-        lease: Duration,
-        opened: impl FnOnce(&Arc<Live>),
-    ) -> Result<Joined> {
+    /// The sessions of this process that nobody has started to watch.
+    pub(crate) fn unwatched(&self) -> Vec<Arc<Live>> {
+        let is_new = |live: &&Arc<Live>| !live.is_watched.swap(true, Ordering::AcqRel);
+        self.ours().values().filter(is_new).cloned().collect()
+    }
+
+    /// The session of a client, and whether it is new.
+    pub(crate) fn join(&self, home: Arc<Home>, inbox: Inbox, lease: Duration) -> Result<(Joined, bool)> {
         let mut ours = self.ours();
         if let Some(live) = ours.get(&(inbox, lease)) {
             let is_there = Arc::ptr_eq(&live.home, &home) && !live.is_over();
@@ -156,15 +158,14 @@ impl Guests {
                 false => None,
             };
             if let Some(left) = left {
-                return Ok(Joined { session: live.session.clone(), left });
+                return Ok((Joined { session: live.session.clone(), left }, false));
             }
             ours.remove(&(inbox, lease));
         }
         let live = Arc::new(Live::open(home, inbox, lease)?);
-        opened(&live);
         let session = live.session.clone();
         ours.insert((inbox, lease), live);
-        Ok(Joined { session, left: lease })
+        Ok((Joined { session, left: lease }, true))
     }
 
     /// The same where that needs no file and waits for nobody; `None` elsewhere.

@@ -26,6 +26,10 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// How often those who wait are looked for where nobody can tell them.
 const LOOKS_EVERY: Duration = Duration::from_millis(30);
 
+/// How long a session lives before it is watched, unless another process's session makes that urgent. The kernel takes
+/// 8 ms to close an inotify descriptor that has ever had a watch, and a short program need not wait for that.
+const WATCHED_AFTER: Duration = Duration::from_millis(50);
+
 /// More numbers than one operation draws for a new record.
 const DRAWN: u64 = 8;
 
@@ -127,6 +131,15 @@ impl Shared {
 
     fn watch(&self) -> &dyn Watch {
         &**self.watch.get_or_init(watch)
+    }
+
+    /// Watches every session of this process from now on, and delivers what arrived before.
+    fn watch_sessions(&self) {
+        for live in self.guests.unwatched() {
+            self.watch().home(&live.home);
+            self.watch().news(&live);
+            self.deliver(&live);
+        }
     }
 
     /// Tells a session's client what it was told.
@@ -321,13 +334,19 @@ impl Sessions for Directory {
         if let Some(joined) = home.and_then(|home| self.0.guests.joined(&home, inbox, lease)) {
             return Box::pin(std::future::ready(Ok(joined)));
         }
-        Box::pin(self.0.run(move |shared| {
-            let home = shared.place.home()?;
-            shared.guests.join(home, inbox, lease, |live| {
-                shared.watch().home(&live.home);
-                shared.watch().news(live);
-            })
-        }))
+        Box::pin(async move {
+            let join = move |shared: &Arc<Shared>| shared.guests.join(shared.place.home()?, inbox, lease);
+            let (joined, is_new) = self.0.run(join).await?;
+            if is_new {
+                let shared = Arc::downgrade(&self.0);
+                tokio::spawn(async move {
+                    tokio::time::sleep(WATCHED_AFTER).await;
+                    let Some(shared) = shared.upgrade() else { return };
+                    let _ = shared.run(|shared| Ok(shared.watch_sessions())).await;
+                });
+            }
+            Ok(joined)
+        })
     }
 
     fn renew<'a>(&'a self, session: &'a Session) -> Fut<'a, Option<Duration>> {
@@ -345,7 +364,11 @@ impl Sessions for Directory {
             return Box::pin(std::future::ready(Ok(Vec::new())));
         }
         let sessions = sessions.to_vec();
-        Box::pin(self.0.run(move |shared| shared.guests.dead(&*shared.place.home()?, &sessions)))
+        Box::pin(self.0.run(move |shared| {
+            // Before it looks at the sessions of other processes, so that it misses neither their ends nor their news.
+            shared.watch_sessions();
+            shared.guests.dead(&*shared.place.home()?, &sessions)
+        }))
     }
 
     fn idle(&self, session: &Session) {

@@ -70,6 +70,7 @@ pub(crate) fn install(connection: &mut Connection, settings: &Settings) -> Resul
     }
     // Checkpoints sync: the thread makes them.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
     set_sync(connection, SyncMode::Full)?;
     create(connection, settings)?;

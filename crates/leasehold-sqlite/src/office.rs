@@ -32,6 +32,10 @@ const FAVOURS: usize = 2;
 /// whatever its length and everybody waits for them; but adding a page costs more, the longer the log is.
 const LOG_PAGES: i64 = 2000;
 
+/// A log of at most this many pages stays for the next process. To move it into the file and to delete it takes four
+/// syncs, and the next process would have to make it again.
+const LOG_PAGES_AT_CLOSE: i64 = 64;
+
 /// The file, the requests that wait for it and those who are told what came of them.
 #[derive(Debug)]
 pub(crate) struct Office {
@@ -186,8 +190,12 @@ impl Office {
             let jobs = self.next_batch();
             self.work(&mut desk, jobs, chores);
         }
-        // Closing the last connection to the file also tidies up its log.
-        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(desk) = desk.take()
+            && let Err(error) = format::checkpoint(&desk.connection, LOG_PAGES_AT_CLOSE)
+        {
+            tracing::debug!(%error, "the log was not moved into the file");
+        }
     }
 
     fn next_batch(&self) -> Vec<Box<dyn Job>> {

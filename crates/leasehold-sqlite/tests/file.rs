@@ -47,17 +47,30 @@ async fn mistyped_directory_is_refused_and_not_made() {
     assert!(!missing.exists());
 }
 
+/// The pages of the log, and how many of them are in the file.
+fn log_pages(path: &Path) -> (i64, i64) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let pages = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+    connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap()
+}
+
 #[tokio::test]
-async fn closing_leaves_one_file() {
-    let place = Place::new();
-    let store = place.store(Settings::new()).await;
-    let claim = claim("a");
-    store.claim(&claim).await.unwrap();
-    store.release(&claim, None).await.unwrap();
-    drop(store);
-    let left: Vec<_> =
-        fs::read_dir(place.path().parent().unwrap()).unwrap().map(|f| f.unwrap().file_name()).collect();
-    assert_eq!(left, ["locks.db"]);
+async fn closing_moves_a_log_into_the_file_only_if_it_is_long() {
+    for (cycles, is_long) in [(1, false), (100, true)] {
+        let place = Place::new();
+        let store = place.store(Settings::new()).await;
+        for _ in 0..cycles {
+            let claim = claim("a");
+            store.claim(&claim).await.unwrap();
+            store.release(&claim, None).await.unwrap();
+        }
+        drop(store);
+        let (pages, moved) = log_pages(&place.path());
+        assert!(
+            pages > 0 && (moved == pages) == is_long,
+            "{moved} of {pages} pages moved after {cycles} cycles"
+        );
+    }
 }
 
 #[tokio::test]
