@@ -58,11 +58,12 @@ impl Places {
     }
 
     /// All claims, in the order of their seats.
-    pub(super) fn all(&self) -> Vec<ClaimId> {
-        match self {
-            Self::One(_, id) => vec![*id],
-            Self::Many(places) => places.iter().map(|(_, id)| *id).collect(),
-        }
+    pub(super) fn iter(&self) -> impl Iterator<Item = ClaimId> + '_ {
+        let (one, many) = match self {
+            Self::One(_, id) => (Some(*id), None),
+            Self::Many(places) => (None, Some(places.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten().map(|(_, id)| *id))
     }
 }
 
@@ -81,9 +82,9 @@ mod tests {
         assert_eq!(places.at(0).collect::<Vec<_>>(), [id(1), id(255)]);
         places.change_seat(id(255), 0, 7);
         assert_eq!((places.at(0).next(), places.at(7).next()), (Some(id(1)), Some(id(255))));
-        assert_eq!(places.all(), [id(1), id(255)]);
+        assert_eq!(places.iter().collect::<Vec<_>>(), [id(1), id(255)]);
         assert!(!places.remove(0, id(1)));
-        assert_eq!((places.at(0).next(), places.all()), (None, vec![id(255)]));
+        assert_eq!((places.at(0).next(), places.iter().collect::<Vec<_>>()), (None, vec![id(255)]));
         assert!(places.remove(7, id(255)));
     }
 

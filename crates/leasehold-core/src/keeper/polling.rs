@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::leases::LeaseKey;
-use super::places::Places;
 use super::tables::Tables;
 use crate::capability::{Info, Leases};
 use crate::claim::ClaimId;
@@ -86,7 +85,7 @@ impl Tables {
 
     /// Something happened to this key.
     pub(super) fn look(&mut self, key: &Key, now: Moment) {
-        for id in self.by_key.get(key).map(Places::all).unwrap_or_default() {
+        for id in self.by_key.get(key).map(|places| places.iter().collect::<Vec<_>>()).unwrap_or_default() {
             if let Some(lease) = self.entries.get(&id).map(|entry| self.lease_key(&entry.claim)) {
                 self.look_at(lease, now);
             }

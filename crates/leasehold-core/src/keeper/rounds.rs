@@ -122,13 +122,7 @@ impl Tables {
     }
 
     /// A renewal came back.
-    pub(super) fn renewed(
-        &mut self,
-        mut batch: Batch,
-        sent: Moment,
-        result: Result<Vec<Answer>>,
-        now: Moment,
-    ) {
+    pub(super) fn renewed(&mut self, batch: Batch, sent: Moment, result: Result<Vec<Answer>>, now: Moment) {
         for key in &batch.leases {
             // A session that has ended may have a successor by now, with a renewal of its own.
             let ours = |lease: &&mut Lease| lease.in_flight == Some(batch.number);

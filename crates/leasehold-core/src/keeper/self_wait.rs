@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::pending::Pending;
+use super::places::Places;
 use super::tables::Tables;
 use crate::caller::Caller;
 use crate::claim::Claim;
@@ -39,8 +40,9 @@ impl Pending {
 impl Tables {
     /// Whether the claim cannot be granted while this caller has what it holds.
     fn is_blocked_by(&self, caller: Caller, claim: &Claim) -> bool {
-        let ids = self.by_key.get(&claim.key).into_iter().flatten().take(MOST_LOOKED_AT);
-        let holds = ids.filter_map(|id| self.entries.get(id)).map(|entry| &entry.hold);
+        // Holders have the lowest seats.
+        let ids = self.by_key.get(&claim.key).into_iter().flat_map(Places::iter).take(MOST_LOOKED_AT);
+        let holds = ids.filter_map(|id| self.entries.get(&id)).map(|entry| &entry.hold);
         let own = holds.filter(|hold| hold.caller == caller && hold.stage() == Stage::Held);
         let held: u64 = own.map(|hold| hold.units()).sum();
         held > 0 && held.saturating_add(claim.units.least()) > claim.limit

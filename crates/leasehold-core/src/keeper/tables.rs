@@ -323,8 +323,7 @@ impl Tables {
         // Believed only for the seat that we have: an old message must not revive a dead claim.
         let mut found = places.at(promotion.seat).next();
         if Mutant::PromotionForAnySeat.lives() {
-            found =
-                found.or(places.all().into_iter().find(|id| has(id, |entry| entry.phase == Phase::Waiting)));
+            found = found.or(places.iter().find(|id| has(id, |entry| entry.phase == Phase::Waiting)));
         }
         let Some(id) = found else {
             let may_be_early = places.at(0).any(|id| has(&id, Entry::is_asked));
