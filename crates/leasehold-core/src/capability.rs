@@ -81,7 +81,7 @@ impl Capability {
             Self::Readers => "shared holders",
             Self::Units => "permits",
             Self::Queue => "queue",
-            Self::AmendUnits => "changes to what is held",
+            Self::AmendUnits => "way to change what a claim holds",
             Self::Count => "counters",
             Self::Value => "published values",
             Self::Owner => "hand-over between processes",

@@ -71,7 +71,7 @@ pub(crate) fn prepare(path: &Path, network: Network, warnings: &Warnings) -> Res
     if default_path().is_ok_and(|default| default == path) {
         create_directories(directory).map_err(|e| refused(directory, "cannot create the directory", e))?;
     } else if !directory.exists() {
-        // Made for a path with a mistake in it, it would be a store that nobody else uses.
+        // Creating the directory of a mistyped path would create a store that no other process uses.
         let message =
             format!("there is no directory {}: create it, or correct the path", directory.display());
         return Err(ABOUT.invalid(message));
